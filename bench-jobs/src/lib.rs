@@ -1,0 +1,1 @@
+//! The Felix benchmark: the latency matrix, on loopback or in a Job.

@@ -1,0 +1,1 @@
+//! The Felix client: publishers and subscriptions over QUIC.

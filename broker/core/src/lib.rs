@@ -1,0 +1,1 @@
+//! The decisions of a Felix broker: shard, ring, cursor, gap.

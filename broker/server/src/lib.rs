@@ -1,0 +1,1 @@
+//! The Felix broker process: sockets, tasks, admin API, metrics, shutdown.

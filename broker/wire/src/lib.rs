@@ -1,0 +1,1 @@
+//! Ids, record batches, frames and errors of the Felix protocol.

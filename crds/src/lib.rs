@@ -1,0 +1,1 @@
+//! The custom resources of Felix: FelixCluster, FelixStream, FelixBenchmark.
