@@ -1,0 +1,3 @@
+module felix.dev/dev/kubernetes/pause
+
+go 1.24
