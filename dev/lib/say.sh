@@ -14,6 +14,10 @@ milliseconds() { # since an arbitrary point
 }
 seconds() { printf '%d.%d' "$(($1 / 1000))" "$(($1 % 1000 / 100))"; } # milliseconds
 
+note_step() { # milliseconds status what
+  [ -z "${FELIX_STEPS:-}" ] || printf '%s\t%s\t%s\n' "$@" >>"$FELIX_STEPS"
+}
+
 # step WHAT COMMAND...: says what it does and how long it took. Call it plainly, never in a condition: bash would
 # then ignore `set -e` within COMMAND.
 step() {
@@ -26,7 +30,7 @@ step() {
   status=$?
   set -e
   local took=$(($(milliseconds) - start))
-  [ -z "${FELIX_STEPS:-}" ] || printf '%s\t%s\t%s\n' "$took" "$status" "$what" >>"$FELIX_STEPS"
+  note_step "$took" "$status" "$what"
   if [ "$status" = 0 ]; then say "    $what: $(seconds "$took") s"; else say "    $what: FAILED after $(seconds "$took") s"; fi
   return "$status"
 }
