@@ -1,1 +1,35 @@
 //! The custom resources of Felix: FelixCluster, FelixStream, FelixBenchmark.
+
+#![expect(
+    unreachable_pub,
+    reason = "the KubeSchema derive repeats each public struct inside a function"
+)]
+
+mod benchmark;
+mod bounds;
+mod cluster;
+mod condition;
+mod duration;
+mod quantity;
+mod reference;
+mod schema;
+mod stream;
+
+pub use benchmark::{
+    BenchmarkEnvironment, BenchmarkPhase, FelixBenchmark, FelixBenchmarkSpec, FelixBenchmarkStatus,
+    LatencyPreset, LatencyResult, LatencyRow, LatencySpec, ResultReference, StreamReference,
+};
+pub use cluster::{
+    AuthenticationKind, AuthenticationSpec, BrokerConfigSpec, BrokerStatus, BufferStatus, ClientServiceSpec,
+    DeletionPolicy, FelixCluster, FelixClusterSpec, FelixClusterStatus, ImageSpec, LogFormat, LogLevel,
+    MAX_CLUSTER_NAME, ManagedTls, PullPolicy, ResourceAmounts, ResourceSpec, SchedulingSpec, SecretReference,
+    StorageSpec, TaintEffect, TlsSpec, TolerationOperator, TolerationSpec, UdpBufferSpec, UdpBufferStatus,
+};
+pub use condition::{Condition, ConditionStatus, Finding, MAX_MESSAGE_BYTES, merge};
+pub use duration::{DurationError, DurationText};
+pub use quantity::{ByteQuantity, CpuQuantity, QuantityError};
+pub use schema::{check, check_update, definitions, generated_files};
+pub use stream::{
+    ClusterReference, FelixStream, FelixStreamSpec, FelixStreamStatus, SlowPolicy, SlowSubscriberSpec,
+    StreamClass,
+};
