@@ -84,5 +84,10 @@ fn merge(into: &mut Value, from: &Value) {
 
 /// The condition of that type in an object's status.
 pub(crate) fn condition<'a>(object: &'a DynamicObject, kind: &str) -> Option<&'a Value> {
-    object.data.pointer("/status/conditions")?.as_array()?.iter().find(|condition| condition["type"] == kind)
+    object
+        .data
+        .pointer("/status/conditions")?
+        .as_array()?
+        .iter()
+        .find(|condition| condition["type"] == kind)
 }

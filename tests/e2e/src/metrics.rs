@@ -25,15 +25,24 @@ impl Samples {
     /// # Errors
     /// If a line is not of that format.
     pub fn parse(text: &str) -> Result<Self> {
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-        lines.map(|line| sample(line).with_context(|| format!("not a sample: {line}"))).collect::<Result<_>>().map(Self)
+        let lines = text
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty() && !line.starts_with('#'));
+        lines
+            .map(|line| sample(line).with_context(|| format!("not a sample: {line}")))
+            .collect::<Result<_>>()
+            .map(Self)
     }
 
     /// The value of the one series with this name and, among others, these labels.
     #[must_use]
     pub fn value(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let mut found = self.0.iter().filter(|sample| {
-            sample.name == name && labels.iter().all(|(key, value)| sample.labels.get(*key).is_some_and(|v| v == value))
+            sample.name == name
+                && labels
+                    .iter()
+                    .all(|(key, value)| sample.labels.get(*key).is_some_and(|v| v == value))
         });
         let value = found.next()?.value;
         found.next().is_none().then_some(value)
@@ -42,7 +51,11 @@ impl Samples {
     /// The sum of all series with this name.
     #[must_use]
     pub fn sum(&self, name: &str) -> f64 {
-        self.0.iter().filter(|sample| sample.name == name).map(|sample| sample.value).sum()
+        self.0
+            .iter()
+            .filter(|sample| sample.name == name)
+            .map(|sample| sample.value)
+            .sum()
     }
 }
 
@@ -61,7 +74,11 @@ fn sample(line: &str) -> Option<Sample> {
         rest = &rest[1..];
     }
     let value = rest.split_whitespace().next()?.parse().ok()?;
-    Some(Sample { name: name.to_owned(), labels, value })
+    Some(Sample {
+        name: name.to_owned(),
+        labels,
+        value,
+    })
 }
 
 /// What stands before the closing quote, without its escapes, and what follows the quote.
@@ -93,7 +110,10 @@ mod tests {
             "b 1e3\nc{} +Inf\n",
         ))
         .unwrap();
-        assert_eq!(samples.value("a_total", &[("x", "1,}"), ("y", "q\"\\\n")]), Some(3.0));
+        assert_eq!(
+            samples.value("a_total", &[("x", "1,}"), ("y", "q\"\\\n")]),
+            Some(3.0)
+        );
         assert_eq!(samples.value("b", &[]), Some(1000.0));
         assert_eq!(samples.value("c", &[]), Some(f64::INFINITY));
         assert_eq!(samples.value("missing", &[]), None);

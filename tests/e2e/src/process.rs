@@ -16,7 +16,11 @@ use tokio::process::{Child, Command};
 /// If it cannot be started, fails, or takes longer than ten minutes.
 pub async fn run(program: &str, arguments: &[&str]) -> Result<String> {
     const LIMIT: Duration = Duration::from_secs(600);
-    let running = Command::new(program).args(arguments).stdin(Stdio::null()).kill_on_drop(true).output();
+    let running = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
     let output = tokio::time::timeout(LIMIT, running)
         .await
         .with_context(|| format!("{program} {arguments:?} was not done in {LIMIT:?}"))?
@@ -29,4 +33,69 @@ pub async fn run(program: &str, arguments: &[&str]) -> Result<String> {
         String::from_utf8_lossy(&output.stderr)
     );
     Ok(printed)
+}
+
+/// The operator as a process of this machine.
+pub struct OperatorProcess {
+    child: Child,
+}
+
+impl OperatorProcess {
+    /// Builds the operator of this checkout and returns the path of its binary.
+    ///
+    /// # Errors
+    /// If it does not build.
+    pub async fn build() -> Result<PathBuf> {
+        let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+        let arguments = [
+            "build",
+            "--package",
+            "felix-operator",
+            "--bin",
+            "felix-operator",
+            "--message-format",
+            "json",
+        ];
+        let printed = run(&cargo, &arguments).await?;
+        let messages = printed
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let binaries = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from));
+        binaries.last().context("cargo named no binary")
+    }
+
+    /// Starts it for one namespace; what it logs is appended to `log`.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(binary: &Path, kubeconfig: &Path, namespace: &str, log: &Path) -> Result<Self> {
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(log)?;
+        let child = Command::new(binary)
+            .arg("run")
+            .env("KUBECONFIG", kubeconfig)
+            .env("FELIX_OPERATOR_NAMESPACE", namespace)
+            .env("FELIX_OPERATOR_WATCH_NAMESPACES", namespace)
+            .env("FELIX_OPERATOR_BROKER_IMAGE", "localhost/felix-broker:0.1.0")
+            .env("FELIX_OPERATOR_BENCH_IMAGE", "localhost/felix-bench:0.1.0")
+            .env("FELIX_OPERATOR_HTTP_BIND", "127.0.0.1:0")
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("cannot start {}", binary.display()))?;
+        Ok(Self { child })
+    }
+
+    /// Kills it (SIGKILL) and waits until it is gone.
+    ///
+    /// # Errors
+    /// If it had exited by itself: then it was not the scenario that ended it.
+    pub async fn kill(mut self) -> Result<()> {
+        if let Some(status) = self.child.try_wait()? {
+            bail!("the operator had exited by itself: {status}");
+        }
+        self.child.kill().await?;
+        Ok(())
+    }
 }

@@ -6,7 +6,10 @@ use anyhow::{Context, Result, anyhow};
 use futures::{StreamExt, pin_mut};
 use kube::{
     Api, Resource, ResourceExt,
-    runtime::{WatchStreamExt, watcher},
+    runtime::{
+        WatchStreamExt,
+        watcher::{Config, Event, watch_object, watcher},
+    },
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -33,7 +36,7 @@ where
 {
     let mut last: Option<K> = None;
     let mut trouble = None;
-    let watch = watcher::watch_object(api.clone(), name).default_backoff();
+    let watch = watch_object(api.clone(), name).default_backoff();
     pin_mut!(watch);
     let seen = async {
         while let Some(event) = watch.next().await {
@@ -52,7 +55,9 @@ where
     let outcome = tokio::time::timeout(limit, seen).await.ok().flatten();
     outcome.ok_or_else(|| {
         let state = last.map_or_else(|| "absent".to_owned(), |object| shown(&object));
-        let trouble = trouble.map(|error| format!("\nlast error of the watch: {error}")).unwrap_or_default();
+        let trouble = trouble
+            .map(|error| format!("\nlast error of the watch: {error}"))
+            .unwrap_or_default();
         anyhow!("not within {limit:?}: {what}. {name} as last seen:\n{state}{trouble}")
     })
 }
@@ -72,20 +77,20 @@ where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let mut objects: BTreeMap<String, K> = BTreeMap::new();
-    let watch = watcher::watcher(api.clone(), watcher::Config::default().labels(labels)).default_backoff();
+    let watch = watcher(api.clone(), Config::default().labels(labels)).default_backoff();
     pin_mut!(watch);
     let seen = async {
         let mut complete = false;
         while let Some(event) = watch.next().await {
             match event {
-                Ok(watcher::Event::Init) => (complete, objects) = (false, BTreeMap::new()),
-                Ok(watcher::Event::InitApply(object) | watcher::Event::Apply(object)) => {
+                Ok(Event::Init) => (complete, objects) = (false, BTreeMap::new()),
+                Ok(Event::InitApply(object) | Event::Apply(object)) => {
                     objects.insert(object.name_any(), object);
                 }
-                Ok(watcher::Event::Delete(object)) => {
+                Ok(Event::Delete(object)) => {
                     objects.remove(&object.name_any());
                 }
-                Ok(watcher::Event::InitDone) => complete = true,
+                Ok(Event::InitDone) => complete = true,
                 Err(_) => continue,
             }
             if complete && let Some(found) = probe(&objects.values().collect::<Vec<_>>()) {
@@ -105,7 +110,11 @@ where
 ///
 /// # Errors
 /// After `limit`, with the last error of `ask` if it had one.
-pub async fn poll<T>(what: &str, limit: Duration, mut ask: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
+pub async fn poll<T>(
+    what: &str,
+    limit: Duration,
+    mut ask: impl AsyncFnMut() -> Result<Option<T>>,
+) -> Result<T> {
     const PAUSE: Duration = Duration::from_millis(200);
     let mut trouble = None;
     let found = async {
@@ -127,7 +136,10 @@ pub async fn poll<T>(what: &str, limit: Duration, mut ask: impl AsyncFnMut() -> 
 
 fn shown<K: Serialize>(object: &K) -> String {
     let mut value = serde_json::to_value(object).unwrap_or_default();
-    if let Some(metadata) = value.get_mut("metadata").and_then(|metadata| metadata.as_object_mut()) {
+    if let Some(metadata) = value
+        .get_mut("metadata")
+        .and_then(|metadata| metadata.as_object_mut())
+    {
         metadata.remove("managedFields");
     }
     serde_yaml::to_string(&value).unwrap_or_default()

@@ -1,0 +1,1 @@
+//! Scenarios that change something that all nodes share, and so run one after another.
