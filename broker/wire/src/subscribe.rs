@@ -351,6 +351,8 @@ pub enum Lost {
     Exactly(u64),
     /// This many or fewer.
     AtMost(u64),
+    /// Nobody knows.
+    Unknown,
 }
 
 /// Records that the subscription was not given.
@@ -381,6 +383,7 @@ impl Gap {
         let lost = match exact {
             0 => Lost::Exactly(records),
             1 => Lost::AtMost(records),
+            2 => Lost::Unknown,
             _ => return Err(DecodeError::Value { field: "lost" }),
         };
         Ok(Self {
@@ -398,6 +401,7 @@ impl Gap {
         let (exact, records) = match self.lost {
             Lost::Exactly(records) => (0, records),
             Lost::AtMost(records) => (1, records),
+            Lost::Unknown => (2, 0),
         };
         out.put_u8(exact);
         out.put_u64_le(records);

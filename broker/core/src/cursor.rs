@@ -1,0 +1,329 @@
+//! Where one subscription stands, and what its policy for being slow makes of its lag.
+//!
+//! A cursor is a place; the ring holds the batches. Nothing happens to a cursor when a batch is stored. What it has lost is
+//! a function of its place and the tail, worked out when somebody asks: the reader, a scrape of the metrics, or the ring
+//! before it lets a batch go, which then passes into the cursor's own hands if it lies within the cursor's window.
+//!
+//! **Lag.** A cursor may lag by its window, plus, when it began in the past, by the distance that it has not made up yet.
+//! So a subscription that starts at the earliest record is not punished for what lay before it.
+
+use felix_wire::{Batch, ErrorCode, Gap, GapReason, Incarnation, Lost, Offset, Refusal, SlowPolicy, Start};
+
+use crate::ring::{Entries, Entry, Mark};
+
+/// Names a cursor of one shard. Never used again after the cursor is detached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CursorId(pub(crate) u64);
+
+/// What a subscription asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attach {
+    /// Where to begin.
+    pub start: Start,
+    /// The life of the stream that an offset belongs to, 0 for any.
+    pub incarnation: Incarnation,
+    /// What to do when it is slow.
+    pub policy: SlowPolicy,
+    /// The window in bytes, each batch counted with [`BATCH_OVERHEAD`](crate::BATCH_OVERHEAD). At least one batch is
+    /// always kept, and no window is larger than the ring.
+    pub window: u64,
+}
+
+/// Why a subscription cannot begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AttachError {
+    /// It wants to begin behind the last record.
+    #[error("the shard ends at offset {end}, before the wanted start")]
+    StartBeyondEnd {
+        /// Where the shard ends.
+        end: Offset,
+    },
+    /// The shard has as many cursors as it may.
+    #[error("the shard has {limit} subscriptions, as many as it may")]
+    TooMany {
+        /// How many it may have.
+        limit: usize,
+    },
+}
+
+impl From<AttachError> for Refusal {
+    fn from(error: AttachError) -> Self {
+        match error {
+            AttachError::StartBeyondEnd { end } => Self {
+                code: ErrorCode::StartBeyondEnd,
+                detail: end.0,
+            },
+            AttachError::TooMany { .. } => ErrorCode::TooManySubscriptions.into(),
+        }
+    }
+}
+
+/// What a subscription is to be told next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// The records of a batch from `from` on; `from` lies inside the batch when the subscription began there.
+    Batch {
+        /// The first offset that is meant.
+        from: Offset,
+        /// The offset behind the batch.
+        to: Offset,
+        /// The batch as it lies in the ring.
+        batch: Batch,
+    },
+    /// Records that it is not given.
+    Gap(Gap),
+}
+
+/// What lies between two marks and will not be delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Loss {
+    pub(crate) from: Mark,
+    pub(crate) to: Mark,
+}
+
+impl Loss {
+    pub(crate) const fn records(&self) -> u64 {
+        self.to.records - self.from.records
+    }
+}
+
+/// One subscription's place.
+#[derive(Debug)]
+pub(crate) struct Cursor {
+    pub(crate) policy: SlowPolicy,
+    window: u64,
+    /// What it has to be given next. Inside a batch, `bytes` is that batch's start.
+    next: Mark,
+    /// Bytes that it began behind the tail and has not made up yet.
+    head_start: u64,
+    /// Batches that the ring has let go and the window still covers, from `next` on.
+    pinned: Entries,
+    /// `drop_new` only: the window was full here, and what came later is lost until all before is delivered.
+    full_at: Option<Mark>,
+    /// A gap from before the beginning that is yet to be told.
+    opening_gap: Option<Gap>,
+}
+
+impl Cursor {
+    pub(crate) fn new(attach: &Attach, next: Mark, tail: Mark, opening_gap: Option<Gap>) -> Self {
+        Self {
+            policy: attach.policy,
+            window: attach.window,
+            next,
+            head_start: tail.bytes - next.bytes,
+            pinned: Entries::default(),
+            full_at: None,
+            opening_gap,
+        }
+    }
+
+    /// The bytes behind which this cursor lags too much.
+    pub(crate) fn allowed_until(&self) -> u64 {
+        self.next.bytes + self.window + self.head_start
+    }
+
+    /// Bytes in the cursor's own hands.
+    pub(crate) fn pinned_bytes(&self) -> u64 {
+        self.pinned.bytes()
+    }
+
+    /// What has been lost and not been told yet.
+    pub(crate) fn open_loss(&self, ring: &Entries, tail: Mark) -> Option<Loss> {
+        if let Some(from) = self.full_at {
+            return Some(Loss { from, to: tail });
+        }
+        if tail.bytes <= self.allowed_until() {
+            return None;
+        }
+        let loss = match self.policy {
+            SlowPolicy::Block => return None,
+            SlowPolicy::DropNew => Loss {
+                from: self.oldest_window_end(ring),
+                to: tail,
+            },
+            SlowPolicy::DropOld => Loss {
+                from: self.next,
+                to: self.newest_window_start(ring, tail),
+            },
+        };
+        (loss.from.offset < loss.to.offset).then_some(loss)
+    }
+
+    /// What the reader is told of [`Self::open_loss`].
+    pub(crate) fn open_gap(&self, ring: &Entries, tail: Mark) -> Option<Gap> {
+        let loss = self.open_loss(ring, tail)?;
+        let reason = if self.policy == SlowPolicy::DropOld {
+            GapReason::DropOld
+        } else {
+            GapReason::DropNew
+        };
+        Some(Gap {
+            from: loss.from.offset,
+            to: Some(loss.to.offset),
+            reason,
+            lost: Lost::Exactly(loss.records()),
+        })
+    }
+
+    /// Settles what a policy decides now: where a full window ends.
+    fn settle(&mut self, ring: &Entries, tail: Mark) {
+        if self.policy == SlowPolicy::DropNew && self.full_at.is_none() {
+            self.full_at = self.open_loss(ring, tail).map(|loss| loss.from);
+            if let Some(end) = self.full_at {
+                self.pinned.cut_behind(end.offset);
+            }
+        }
+    }
+
+    /// Takes a batch that the ring lets go, if it is still to be delivered.
+    pub(crate) fn keep(&mut self, entry: &Entry, ring: &Entries, tail: Mark) {
+        self.settle(ring, tail);
+        if self.policy == SlowPolicy::DropOld
+            && let Some(loss) = self.open_loss(ring, tail)
+        {
+            self.pinned.cut_before(loss.to.offset);
+        }
+        if self
+            .needs_from(ring, tail)
+            .is_some_and(|from| entry.end.offset > from.offset)
+        {
+            self.pinned.push(entry.clone());
+        }
+    }
+
+    /// From where on this cursor relies on the ring; `None` when it has all that it will be given before its next gap.
+    pub(crate) fn needs_from(&self, ring: &Entries, tail: Mark) -> Option<Mark> {
+        let held = self.pinned.last().map_or(self.next, |entry| entry.end);
+        match (self.full_at, self.open_loss(ring, tail)) {
+            (Some(end), _) => (held.offset < end.offset).then_some(held),
+            (None, Some(loss)) if self.policy == SlowPolicy::DropOld && loss.to.offset > held.offset => {
+                Some(loss.to)
+            }
+            (None, _) => Some(held),
+        }
+    }
+
+    /// The next thing to tell, and the records that were lost with it. Moves the cursor behind it.
+    pub(crate) fn advance(&mut self, ring: &Entries, tail: Mark) -> Option<(Delivery, u64)> {
+        if let Some(gap) = self.opening_gap.take() {
+            return Some((Delivery::Gap(gap), 0));
+        }
+        self.settle(ring, tail);
+        if let Some(loss) = self.open_loss(ring, tail)
+            && loss.from.offset == self.next.offset
+        {
+            let gap = self.open_gap(ring, tail)?;
+            self.next = loss.to;
+            self.full_at = None;
+            self.head_start = 0;
+            self.pinned.cut_before(loss.to.offset);
+            return Some((Delivery::Gap(gap), loss.records()));
+        }
+        let entry = self.entry(ring, tail)?;
+        let delivery = Delivery::Batch {
+            from: self.next.offset,
+            to: entry.end.offset,
+            batch: entry.batch.clone(),
+        };
+        self.next = entry.end;
+        self.pinned.cut_before(self.next.offset);
+        self.head_start = self.head_start.min(tail.bytes - self.next.bytes);
+        Some((delivery, 0))
+    }
+
+    /// Length in bytes of what [`Self::advance`] would hand out; 0 for a gap or nothing.
+    pub(crate) fn next_len(&self, ring: &Entries, tail: Mark) -> usize {
+        self.entry(ring, tail).map_or(0, |entry| entry.batch.len())
+    }
+
+    /// The batch that holds the next offset, if it may be read.
+    fn entry<'a>(&'a self, ring: &'a Entries, tail: Mark) -> Option<&'a Entry> {
+        let entry = self
+            .pinned
+            .first()
+            .or_else(|| ring.from(self.next.offset).next())?;
+        (entry.end.offset <= tail.offset).then_some(entry)
+    }
+
+    /// Where the oldest undelivered batches that fit the window end; behind at least one batch.
+    fn oldest_window_end(&self, ring: &Entries) -> Mark {
+        let limit = self.next.bytes + self.window;
+        let fits = |entry: &Entry| entry.end.bytes <= limit;
+        let first = self.pinned.first().or_else(|| ring.from(self.next.offset).next());
+        let end = ring
+            .last_where(fits)
+            .or_else(|| self.pinned.last_where(fits))
+            .or(first);
+        end.map_or(self.next, |entry| entry.end)
+            .max_offset(first.map_or(self.next, |entry| entry.end))
+    }
+
+    /// Where the newest safe batches that fit the window begin; before at least one batch.
+    fn newest_window_start(&self, ring: &Entries, tail: Mark) -> Mark {
+        let limit = tail.bytes.saturating_sub(self.window);
+        let fits = |entry: &Entry| entry.start.bytes >= limit;
+        let newest = ring
+            .last_where(|entry| entry.end.offset <= tail.offset)
+            .or_else(|| self.pinned.last());
+        let newest = newest.map_or(self.next, |entry| entry.start);
+        let start = self.pinned.first_where(fits).or_else(|| ring.first_where(fits));
+        start
+            .map_or(newest, |entry| entry.start)
+            .min_offset(newest)
+            .max_offset(self.next)
+    }
+}
+
+/// Where a new cursor stands, and the gap that it is told first.
+pub(crate) fn begin(
+    attach: &Attach,
+    life: Incarnation,
+    ring: &Entries,
+    tail: Mark,
+) -> Result<(Mark, Option<Gap>), AttachError> {
+    let earliest = ring.first().map_or(tail, |entry| entry.start).min_offset(tail);
+    let wanted = match attach.start {
+        Start::Latest => return Ok((tail, None)),
+        Start::Earliest => return Ok((earliest, None)),
+        Start::Time(time) => {
+            let entry = ring.first_where(|entry| entry.batch.append_time() >= time);
+            return Ok((entry.map_or(tail, |entry| entry.start).min_offset(tail), None));
+        }
+        Start::Offset(wanted) => wanted,
+    };
+    if attach.incarnation != Incarnation::default() && attach.incarnation != life {
+        let gap = Gap {
+            from: wanted,
+            to: None,
+            reason: GapReason::FormerIncarnation,
+            lost: Lost::Unknown,
+        };
+        return Ok((earliest, Some(gap)));
+    }
+    if wanted > tail.offset {
+        return Err(AttachError::StartBeyondEnd { end: tail.offset });
+    }
+    if wanted < earliest.offset {
+        let gap = Gap {
+            from: wanted,
+            to: Some(earliest.offset),
+            reason: GapReason::NotKept,
+            lost: Lost::AtMost(wanted.distance_to(earliest.offset)),
+        };
+        return Ok((earliest, Some(gap)));
+    }
+    let holder = ring
+        .from(wanted)
+        .next()
+        .map_or(tail, |entry| entry.start)
+        .min_offset(tail);
+    let inside = holder.offset.distance_to(wanted);
+    Ok((
+        Mark {
+            offset: wanted,
+            records: holder.records + inside,
+            ..holder
+        },
+        None,
+    ))
+}
