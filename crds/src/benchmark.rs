@@ -128,7 +128,7 @@ impl LatencyPreset {
 #[serde(rename_all = "camelCase")]
 pub struct LatencyRow {
     /// Bytes of payload a record.
-    #[schemars(range(min = 0, max = 1_048_576))]
+    #[schemars(range(min = 0, max = 1_047_552))]
     pub payload_bytes: i32,
     /// Subscribers that each get every record.
     #[schemars(range(min = 1, max = 1000))]

@@ -72,9 +72,9 @@ pub struct FelixStreamSpec {
     pub cluster_ref: ClusterReference,
     /// The name that clients use. Absent: metadata.name. It cannot change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 255))]
-    #[x_kube(validation = Rule::new(r"self.matches(r'^[A-Za-z0-9_][A-Za-z0-9._-]*$')").message(
-        "streamName: use 1 to 255 ASCII letters, digits, '_', '.' and '-', beginning with a letter, a digit or '_'"
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new(r"self.matches(r'^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$')").message(
+        "streamName: use 1 to 253 ASCII letters, digits, '_', '.' and '-', with a letter or a digit at both ends"
     ))]
     #[x_kube(validation = Rule::new("self == oldSelf").message(
         "streamName cannot change: make another FelixStream instead"

@@ -198,6 +198,7 @@ fn bad_streams_are_refused_with_what_to_do() {
         ("/streamName", json!("a/b"), "ASCII letters"),
         ("/streamName", json!("e\u{301}"), "ASCII letters"),
         ("/streamName", json!(".hidden"), "ASCII letters"),
+        ("/streamName", json!("trailing-"), "ASCII letters"),
         (
             "/slowSubscriber",
             json!({ "policy": "block" }),
