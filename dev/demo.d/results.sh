@@ -14,14 +14,15 @@ print_table() {
 
 # Forwards a port of this machine to Prometheus for the length of a command, whose last argument becomes its address.
 with_prometheus() {
-  local address= forwarder line
-  coproc FORWARD { exec kubectl port-forward service/prometheus :9090 2>&1; }
+  local address= forwarder line said=
+  coproc FORWARD { exec kubectl --namespace felix port-forward service/prometheus :9090 2>&1; }
   forwarder=$FORWARD_PID
   while read -r line <&"${FORWARD[0]}"; do
+    said+="$line "
     case $line in "Forwarding from 127.0.0.1:"*) address=${line#Forwarding from }; break ;; esac
   done
   address=${address%% *}
-  [ -n "$address" ] || fail "cannot reach Prometheus: $line"
+  [ -n "$address" ] || fail "cannot reach Prometheus: $said"
   "$@" "http://$address"
   kill "$forwarder"
 }
