@@ -44,11 +44,13 @@ impl Kind {
     }
 }
 
-/// A FelixCluster that fits the test machine; `more` is merged over its spec.
+/// A FelixCluster that fits the test machine, with the storage class of `dev/kube` or the one that
+/// FELIX_E2E_STORAGE_CLASS names; `more` is merged over its spec.
 #[must_use]
 pub fn cluster(name: &str, more: &Value) -> Value {
+    let class = std::env::var("FELIX_E2E_STORAGE_CLASS").unwrap_or_else(|_| "felix-local".to_owned());
     let mut spec = json!({
-        "storage": { "size": "64Mi" },
+        "storage": { "size": "64Mi", "className": class },
         "resources": {
             "requests": { "cpu": "50m", "memory": "128Mi" },
             "limits": { "cpu": "1", "memory": "256Mi" },

@@ -2,6 +2,7 @@
 //! happens there, and eyes (metrics, Prometheus, the audit log).
 
 mod audit;
+mod clients;
 mod crash_proxy;
 mod dashboards;
 mod felix;

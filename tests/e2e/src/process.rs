@@ -60,8 +60,8 @@ impl OperatorProcess {
         let messages = printed
             .lines()
             .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let binaries = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from));
-        binaries.last().context("cargo named no binary")
+        let mut binaries = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from));
+        binaries.next_back().context("cargo named no binary")
     }
 
     /// Starts it for one namespace; what it logs is appended to `log`.
@@ -91,7 +91,7 @@ impl OperatorProcess {
     ///
     /// # Errors
     /// If it had exited by itself: then it was not the scenario that ended it.
-    pub async fn kill(mut self) -> Result<()> {
+    pub async fn kill(&mut self) -> Result<()> {
         if let Some(status) = self.child.try_wait()? {
             bail!("the operator had exited by itself: {status}");
         }

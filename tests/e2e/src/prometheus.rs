@@ -4,13 +4,6 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::{
-    Api, ResourceExt,
-    api::{DynamicObject, Patch, PatchParams},
-    core::GroupVersionKind,
-    discovery,
-};
-use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
@@ -30,9 +23,7 @@ impl<'a> Prometheus<'a> {
     /// If it is refused or not ready in time.
     pub async fn install(space: &'a Space) -> Result<Self> {
         let manifests = include_str!("../manifests/prometheus.yaml").replace("felix-demo", &space.name);
-        for document in serde_yaml::Deserializer::from_str(&manifests) {
-            apply(space, Value::deserialize(document)?).await?;
-        }
+        space.apply_manifests(&manifests).await?;
         await_object(
             &space.api::<Deployment>(),
             "prometheus",
@@ -121,19 +112,4 @@ fn escaped(text: &str) -> String {
         }
     };
     text.bytes().map(escape).collect()
-}
-
-/// Applies any object to the namespace.
-async fn apply(space: &Space, object: Value) -> Result<()> {
-    let object: DynamicObject = serde_json::from_value(object)?;
-    let types = object
-        .types
-        .clone()
-        .context("a manifest without apiVersion and kind")?;
-    let (resource, _) = discovery::pinned_kind(&space.client, &GroupVersionKind::try_from(&types)?).await?;
-    let api: Api<DynamicObject> = Api::namespaced_with(space.client.clone(), &space.name, &resource);
-    let parameters = PatchParams::apply("felix-e2e").force();
-    api.patch(&object.name_any(), &parameters, &Patch::Apply(&object))
-        .await?;
-    Ok(())
 }

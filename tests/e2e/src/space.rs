@@ -11,9 +11,10 @@ use k8s_openapi::{
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
-    core::NamespaceResourceScope,
+    core::{GroupVersionKind, NamespaceResourceScope},
+    discovery,
 };
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use crate::{
@@ -142,6 +143,31 @@ impl Space {
         self.felix(kind)
             .patch(name, &PatchParams::default(), &Patch::Merge(patch))
             .await
+    }
+
+    /// Applies the objects of a YAML text, of whatever kind, to this namespace.
+    ///
+    /// # Errors
+    /// If one is not an object, or is refused.
+    pub async fn apply_manifests(&self, yaml: &str) -> Result<()> {
+        for document in serde_yaml::Deserializer::from_str(yaml) {
+            let value = Value::deserialize(document)?;
+            if value.is_null() {
+                continue;
+            }
+            let object: DynamicObject = serde_json::from_value(value)?;
+            let types = object
+                .types
+                .clone()
+                .context("a manifest without apiVersion and kind")?;
+            let kind = GroupVersionKind::try_from(&types)?;
+            let (resource, _) = discovery::pinned_kind(&self.client, &kind).await?;
+            let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &self.name, &resource);
+            let parameters = PatchParams::apply(FIELD_MANAGER).force();
+            api.patch(&object.name_any(), &parameters, &Patch::Apply(&object))
+                .await?;
+        }
+        Ok(())
     }
 
     /// Applies an object and expects that the API server refuses it with these words.
@@ -282,6 +308,31 @@ impl Space {
     ) -> Result<T> {
         let pod = format!("{cluster}-broker-0");
         poll(what, QUICK, async || Ok(probe(&self.scrape(&pod, 8080).await?))).await
+    }
+
+    /// The only broker of a cluster: its pod.
+    ///
+    /// # Errors
+    /// If it does not exist.
+    pub async fn broker_pod(&self, cluster: &str) -> Result<Pod> {
+        Ok(self.api::<Pod>().get(&format!("{cluster}-broker-0")).await?)
+    }
+
+    /// Awaits that the broker's pod is another one than `old` (a uid) and ready.
+    ///
+    /// # Errors
+    /// After the usual time-out.
+    pub async fn await_new_broker(&self, cluster: &str, old: &Option<String>) -> Result<Pod> {
+        let name = format!("{cluster}-broker-0");
+        await_object(&self.api::<Pod>(), &name, "a new broker is ready", USUAL, |pod| {
+            let pod = pod.filter(|pod| pod.uid() != *old)?;
+            let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+            conditions
+                .iter()
+                .any(|c| c.type_ == "Ready" && c.status == "True")
+                .then(|| pod.clone())
+        })
+        .await
     }
 
     /// The pod of the operator.

@@ -1,1 +1,12 @@
 //! Scenarios that change something that all nodes share, and so run one after another.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+mod kube_proxy;
+mod node_tuner;
+
+/// Held by the one scenario that runs.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}

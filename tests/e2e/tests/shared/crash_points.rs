@@ -1,0 +1,245 @@
+//! The operator is killed at each call by which it changes something, once before the call is forwarded and once after
+//! it was done but not answered, and started again: what it ends with is what it ends with undisturbed.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use felix_e2e::{
+    CrashPoint, CrashProxy, Kind, Moment, OperatorProcess, QUICK, Space, USUAL, chart_dir, cluster, helm,
+    normalised, poll, scenario,
+};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
+
+/// Looks, a fifth of a second apart, over which nothing may change for a run to count as over.
+const STILL: usize = 12;
+
+type Objects = BTreeMap<String, Value>;
+
+#[test]
+fn create_survives_a_crash_at_every_call() -> Result<()> {
+    scenario("crash-create", async |space| sweep(space, Phase::Create).await)
+}
+
+#[test]
+fn template_change_survives_a_crash_at_every_call() -> Result<()> {
+    scenario("crash-change", async |space| sweep(space, Phase::Change).await)
+}
+
+#[test]
+fn delete_survives_a_crash_at_every_call() -> Result<()> {
+    scenario("crash-delete", async |space| sweep(space, Phase::Delete).await)
+}
+
+/// What happens to the cluster while the operator is disturbed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Create,
+    Change,
+    Delete,
+}
+
+async fn sweep(space: &Space, phase: Phase) -> Result<()> {
+    let mut lab = Lab::prepare(space).await?;
+    let clean = lab.clean_run(phase).await.context("the clean run")?;
+    let calls = clean.calls.len();
+    eprintln!("{phase:?}: N = {calls} calls change something");
+    for (number, call) in clean.calls.iter().enumerate() {
+        eprintln!("  {:>2} {call}", number + 1);
+    }
+    ensure!(calls > 0, "the clean run changed nothing");
+    for call in 1..=calls {
+        for moment in [Moment::Before, Moment::After] {
+            let point = CrashPoint { call, moment };
+            lab.crash_run(phase, point, &clean.objects)
+                .await
+                .with_context(|| format!("{phase:?}, {point:?}"))?;
+        }
+    }
+    lab.process.kill().await
+}
+
+/// What an undisturbed run called and left.
+struct Clean {
+    calls: Vec<String>,
+    objects: Objects,
+}
+
+/// An operator of this machine that reaches the API server through the proxy, with the rights that the chart gives.
+struct Lab<'a> {
+    space: &'a Space,
+    proxy: CrashProxy,
+    process: OperatorProcess,
+    binary: PathBuf,
+    kubeconfig: PathBuf,
+    folder: tempfile::TempDir,
+}
+
+impl<'a> Lab<'a> {
+    async fn prepare(space: &'a Space) -> Result<Self> {
+        let chart = chart_dir();
+        let chart = chart.to_str().context("the checkout's path is not UTF-8")?;
+        let mut arguments = vec!["template", "felix", chart, "--namespace", &space.name];
+        for template in ["templates/serviceaccount.yaml", "templates/rbac.yaml"] {
+            arguments.extend(["--show-only", template]);
+        }
+        space.apply_manifests(&helm(&arguments).await?).await?;
+        let binary = OperatorProcess::build().await?;
+        let user = format!("system:serviceaccount:{}:felix-operator", space.name);
+        let proxy = CrashProxy::start(&user).await?;
+        let folder = tempfile::tempdir()?;
+        let kubeconfig = folder.path().join("kubeconfig");
+        proxy.write_kubeconfig(&kubeconfig, &space.name)?;
+        let log = folder.path().join("operator.log");
+        let process = OperatorProcess::start(&binary, &kubeconfig, &space.name, &log)?;
+        Ok(Self {
+            space,
+            proxy,
+            process,
+            binary,
+            kubeconfig,
+            folder,
+        })
+    }
+
+    async fn clean_run(&self, phase: Phase) -> Result<Clean> {
+        let name = "crash-clean";
+        self.lead_up_to(phase, name).await?;
+        self.proxy.begin(None);
+        self.act(phase, name).await?;
+        let objects = self.settled(phase, name).await?;
+        let calls = self.proxy.calls();
+        self.clear(name).await?;
+        Ok(Clean { calls, objects })
+    }
+
+    async fn crash_run(&mut self, phase: Phase, point: CrashPoint, clean: &Objects) -> Result<()> {
+        let name = format!(
+            "crash-{}-{}",
+            point.call,
+            if point.moment == Moment::Before { "b" } else { "a" }
+        );
+        self.lead_up_to(phase, &name).await?;
+        self.proxy.begin(Some(point));
+        self.act(phase, &name).await?;
+        tokio::time::timeout(USUAL, self.proxy.stopped())
+            .await
+            .with_context(|| format!("the call never came; there were {:#?}", self.proxy.calls()))?;
+        self.restart().await?;
+        let mut seen = Objects::new();
+        let equal = poll("what the clean run left", USUAL, async || {
+            seen = normalised(self.space, &name).await?;
+            Ok((seen == *clean).then_some(()))
+        });
+        if let Err(error) = equal.await {
+            return Err(error.context(differences(clean, &seen)).context(self.log()));
+        }
+        self.clear(&name).await
+    }
+
+    async fn restart(&mut self) -> Result<()> {
+        let log = self.folder.path().join("operator.log");
+        let next = || OperatorProcess::start(&self.binary, &self.kubeconfig, &self.space.name, &log);
+        self.process.kill().await?;
+        self.proxy.resume();
+        self.process = next()?;
+        Ok(())
+    }
+
+    /// Brings the cluster, undisturbed, to where the phase begins.
+    async fn lead_up_to(&self, phase: Phase, name: &str) -> Result<()> {
+        self.proxy.begin(None);
+        if phase != Phase::Create {
+            self.act(Phase::Create, name).await?;
+            self.settled(Phase::Create, name).await?;
+        }
+        Ok(())
+    }
+
+    async fn act(&self, phase: Phase, name: &str) -> Result<()> {
+        match phase {
+            // On no node: the control plane alone is what this is about.
+            Phase::Create => {
+                let nowhere = json!({ "scheduling": { "nodeSelector": { "felix-e2e": "nowhere" } } });
+                self.space.apply(Kind::Cluster, &cluster(name, &nowhere)).await?;
+            }
+            Phase::Change => {
+                let change = json!({ "spec": { "resources": { "limits": { "memory": "320Mi" } } } });
+                self.space.patch(Kind::Cluster, name, &change).await?;
+            }
+            Phase::Delete => {
+                self.space
+                    .felix(Kind::Cluster)
+                    .delete(name, &DeleteParams::default())
+                    .await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Awaits that the phase is over: the operator has dealt with the present generation, and neither it nor what is
+    /// there has moved for a while.
+    async fn settled(&self, phase: Phase, name: &str) -> Result<Objects> {
+        if phase == Phase::Delete {
+            let api = self.space.felix(Kind::Cluster);
+            felix_e2e::await_object(&api, name, "the cluster is gone", QUICK, |c| {
+                c.is_none().then_some(())
+            })
+            .await?;
+        } else {
+            self.space
+                .await_condition((Kind::Cluster, name), "Ready", ("False", None), QUICK)
+                .await?;
+        }
+        let (mut before, mut same) = ((0, Objects::new()), 0);
+        poll("nothing moves any more", USUAL, async || {
+            let now = (self.proxy.calls().len(), normalised(self.space, name).await?);
+            same = if now == before { same + 1 } else { 0 };
+            before = now;
+            Ok((same >= STILL).then(|| before.1.clone()))
+        })
+        .await
+    }
+
+    /// Takes the cluster away, and what deletion keeps.
+    async fn clear(&self, name: &str) -> Result<()> {
+        self.space
+            .delete_and_await(&self.space.felix(Kind::Cluster), name)
+            .await?;
+        self.space
+            .delete_and_await(&self.space.api::<Secret>(), &format!("{name}-ca"))
+            .await?;
+        let claim = format!("data-{name}-broker-0");
+        self.space
+            .delete_and_await(&self.space.api::<PersistentVolumeClaim>(), &claim)
+            .await
+    }
+
+    fn log(&self) -> String {
+        const LINES: usize = 40;
+        let text = std::fs::read_to_string(self.folder.path().join("operator.log")).unwrap_or_default();
+        let lines: Vec<_> = text.lines().collect();
+        format!(
+            "end of the operator's log:\n{}",
+            lines[lines.len().saturating_sub(LINES)..].join("\n")
+        )
+    }
+}
+
+fn differences(clean: &Objects, seen: &Objects) -> String {
+    let mut text = String::from("differences:\n");
+    for (name, expected) in clean {
+        match seen.get(name) {
+            None => text += &format!("- missing: {name}\n"),
+            Some(object) if object != expected => {
+                text += &format!("- {name}\n  expected {expected}\n  found    {object}\n");
+            }
+            Some(_) => {}
+        }
+    }
+    for name in seen.keys().filter(|name| !clean.contains_key(*name)) {
+        text += &format!("- left over: {name}\n");
+    }
+    text
+}
