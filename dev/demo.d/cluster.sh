@@ -16,7 +16,6 @@ T
 }
 
 use_dev_kube() {
-  if [ "$(uname -s)" != Linux ] || ! can_be_root; then offer_local; fi
   build_images
   step "dev/kube up 3" dev/kube up 3
   eval "$(dev/kube env)"
@@ -37,7 +36,7 @@ use_kind() {
 # The images must be where that cluster pulls from: nobody but its owner knows how they get there.
 use_current() {
   local context server answer
-  context=$(kubectl config current-context)
+  context=$(kubectl config current-context 2>/dev/null) || fail "your kubectl has no current context; choose one with: kubectl config use-context"
   server=$(kubectl config view --minify -o 'jsonpath={.clusters[0].cluster.server}')
   say "context: $context"
   say "server:  $server"
