@@ -191,8 +191,13 @@ impl Cursor {
         }
     }
 
+    /// The bytes from which on this cursor relies on the ring.
+    pub(crate) fn relies_from(&self, ring: &Entries, tail: Mark) -> u64 {
+        self.needs_from(ring, tail).map_or(u64::MAX, |from| from.bytes)
+    }
+
     /// From where on this cursor relies on the ring; `None` when it has all that it will be given before its next gap.
-    pub(crate) fn needs_from(&self, ring: &Entries, tail: Mark) -> Option<Mark> {
+    fn needs_from(&self, ring: &Entries, tail: Mark) -> Option<Mark> {
         let held = self.pinned.last().map_or(self.next, |entry| entry.end);
         match (self.full_at, self.open_loss(ring, tail)) {
             (Some(end), _) => (held.offset < end.offset).then_some(held),

@@ -1,8 +1,8 @@
 //! The cursors of a shard: who is attached, who holds publishers back, who still relies on the ring, what was dropped.
 //!
 //! Two bounds are remembered so that storing a batch does not look at every cursor: no cursor relies on the ring below
-//! `relied_from`, and none holds publishers back before `blocked_at`. Both can only be too low, because cursors move
-//! forward; each is worked out again when it is reached.
+//! `relied_from`, and none holds publishers back before `blocked_at`. Both may be too low, because cursors move forward;
+//! each is worked out again when it is reached.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -64,8 +64,7 @@ impl Cursors {
     pub(crate) fn attach(&mut self, cursor: Cursor, ring: &Entries, tail: Mark) -> CursorId {
         let id = CursorId(self.next_id);
         self.next_id += 1;
-        let needs = cursor.needs_from(ring, tail).map_or(u64::MAX, |from| from.bytes);
-        self.relied_from = self.relied_from.min(needs);
+        self.relied_from = self.relied_from.min(cursor.relies_from(ring, tail));
         if cursor.policy == SlowPolicy::Block {
             self.blocked_at = self.blocked_at.min(cursor.allowed_until());
         }
@@ -105,8 +104,10 @@ impl Cursors {
                 return;
             };
             self.settled.add(cursor.policy, lost);
-            if matches!(delivery, Delivery::Batch { .. }) {
-                left = left.saturating_sub(len);
+            match delivery {
+                Delivery::Batch { .. } => left = left.saturating_sub(len),
+                // Behind a gap the cursor relies on the ring again.
+                Delivery::Gap(_) => self.relied_from = self.relied_from.min(cursor.relies_from(ring, tail)),
             }
             out.push(delivery);
         }
@@ -132,9 +133,7 @@ impl Cursors {
         let mut relied_from = u64::MAX;
         for cursor in self.attached.values_mut() {
             cursor.keep(entry, ring, tail);
-            if let Some(from) = cursor.needs_from(ring, tail) {
-                relied_from = relied_from.min(from.bytes);
-            }
+            relied_from = relied_from.min(cursor.relies_from(ring, tail));
         }
         self.relied_from = relied_from;
     }

@@ -28,7 +28,7 @@ pub(crate) struct Producers {
 struct Producer {
     epoch: ProducerEpoch,
     next: Sequence,
-    /// Where its latest records lie, oldest first; at most [`MAX_UNACKED_BATCHES`], and at least one.
+    /// Where its latest records lie, oldest first; at most [`MAX_UNACKED_BATCHES`].
     runs: VecDeque<Run>,
 }
 
@@ -92,12 +92,11 @@ impl Producers {
         producer.note(records, offset);
     }
 
-    /// Takes back all that lies at `cut` or behind.
+    /// Takes back all that lies at `cut` or behind. Epochs stay: who was fenced stays fenced.
     pub(crate) fn truncate(&mut self, cut: Offset) {
-        self.known.retain(|_, producer| {
+        for producer in self.known.values_mut() {
             producer.truncate(cut);
-            producer.next > Sequence(0)
-        });
+        }
     }
 
     /// Forgets the producer whose last record lies furthest back.

@@ -224,6 +224,19 @@ impl Shard {
         self.cursors.dropped(&self.ring, self.tail)
     }
 
+    /// Changes the ring's budget. What lies beyond it is let go at once as far as it is safe, the rest as it becomes so.
+    pub fn set_ring_bytes(&mut self, ring_bytes: u64) {
+        self.config.ring_bytes = ring_bytes;
+        while self.ring.bytes() > ring_bytes {
+            let Some(oldest) = self.ring.first() else { break };
+            if oldest.end.offset > self.tail.offset {
+                break;
+            }
+            self.cursors.keep(oldest, &self.ring, self.tail);
+            self.ring.pop_first();
+        }
+    }
+
     /// The offset behind the last readable record.
     pub const fn tail(&self) -> Offset {
         self.tail.offset

@@ -2,7 +2,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::codec::{Fields, put_optional_u64, put_text, read_varint};
+use crate::codec::{Fields, MAX_VARINT_BYTES, put_optional_u64, put_text, read_varint, write_varint};
 use crate::frame::{DecodeError, FrameHead, FrameKind};
 use crate::ids::{Incarnation, Nanos, Offset, ShardId};
 use crate::limits::MAX_BATCH_RECORDS;
@@ -193,6 +193,20 @@ pub enum Selection {
 }
 
 impl Selection {
+    /// The records of these indices, which rise.
+    pub fn of(indices: impl Iterator<Item = u32>) -> Self {
+        let mut bytes = BytesMut::new();
+        let mut next = 0;
+        for index in indices {
+            debug_assert!(u64::from(index) >= next, "indices rise");
+            let mut varint = [0; MAX_VARINT_BYTES];
+            let length = write_varint(&mut varint, u64::from(index).saturating_sub(next));
+            bytes.put_slice(&varint[..length]);
+            next = u64::from(index) + 1;
+        }
+        Self::Some(bytes.freeze())
+    }
+
     /// The selected indices in rising order; `None` stands for all.
     pub fn indices(&self) -> Option<impl Iterator<Item = u32> + '_> {
         let Self::Some(bytes) = self else { return None };
