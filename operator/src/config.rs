@@ -103,8 +103,11 @@ pub enum Scope {
 impl Scope {
     /// From the setting; `own` is the operator's namespace.
     pub fn new(watch_namespaces: &[String], own: &str) -> Self {
-        let mut names: Vec<String> =
-            watch_namespaces.iter().map(|n| n.trim().to_owned()).filter(|n| !n.is_empty()).collect();
+        let mut names: Vec<String> = watch_namespaces
+            .iter()
+            .map(|n| n.trim().to_owned())
+            .filter(|n| !n.is_empty())
+            .collect();
         if names.iter().any(|n| n == "all") {
             return Self::All;
         }
@@ -131,8 +134,14 @@ mod tests {
     fn the_scope_is_the_own_namespace_unless_said_otherwise() {
         let list = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
         assert_eq!(Scope::new(&[], "felix"), Scope::Namespaces(list(&["felix"])));
-        assert_eq!(Scope::new(&list(&[""]), "felix"), Scope::Namespaces(list(&["felix"])));
-        assert_eq!(Scope::new(&list(&["b", " a", "b"]), "felix"), Scope::Namespaces(list(&["a", "b"])));
+        assert_eq!(
+            Scope::new(&list(&[""]), "felix"),
+            Scope::Namespaces(list(&["felix"]))
+        );
+        assert_eq!(
+            Scope::new(&list(&["b", " a", "b"]), "felix"),
+            Scope::Namespaces(list(&["a", "b"]))
+        );
         assert_eq!(Scope::new(&list(&["a", "all"]), "felix"), Scope::All);
     }
 }

@@ -1,0 +1,103 @@
+//! What every reconcile needs: the client, the settings, and where to count and tell.
+
+use std::time::Duration;
+
+use kube::{Api, Client, Resource, core::NamespaceResourceScope};
+
+use crate::{
+    config::{RunArgs, Scope},
+    events::Events,
+    metrics::Metrics,
+};
+
+/// Shared by all controllers.
+pub struct Context {
+    /// The API server.
+    pub client: Client,
+    /// Which namespaces are looked after.
+    pub scope: Scope,
+    /// The operator's own namespace.
+    pub operator_namespace: String,
+    /// The broker image of FelixClusters that name none.
+    pub broker_image: String,
+    /// The image of benchmark Jobs.
+    pub bench_image: String,
+    /// The domain of this Kubernetes, for example cluster.local, where it is known.
+    pub cluster_domain: Option<String>,
+    /// How often everything is looked at again although nothing changed.
+    pub resync: Duration,
+    /// Events on our objects.
+    pub events: Events,
+    /// Counters of the operator.
+    pub metrics: Metrics,
+}
+
+impl Context {
+    /// From the settings; finds the operator's namespace and the cluster's domain where they are not set.
+    pub fn new(client: Client, args: &RunArgs, metrics: Metrics) -> Self {
+        let operator_namespace = args
+            .operator_namespace
+            .clone()
+            .unwrap_or_else(|| client.default_namespace().to_owned());
+        Self {
+            scope: Scope::new(&args.watch_namespaces, &operator_namespace),
+            operator_namespace,
+            broker_image: args.broker_image.clone(),
+            bench_image: args.bench_image.clone(),
+            cluster_domain: args.cluster_domain.clone().or_else(domain_of_this_pod),
+            resync: Duration::from_secs(args.resync_seconds),
+            events: Events::new(client.clone()),
+            metrics,
+            client,
+        }
+    }
+
+    /// One access for each namespace that is looked after, or one for all.
+    pub fn apis<K>(&self) -> Vec<Api<K>>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        match &self.scope {
+            Scope::All => vec![Api::all(self.client.clone())],
+            Scope::Namespaces(names) => names
+                .iter()
+                .map(|name| Api::namespaced(self.client.clone(), name))
+                .collect(),
+        }
+    }
+
+    /// Access to one namespace.
+    pub fn api<K>(&self, namespace: &str) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+}
+
+/// The kubelet writes the domain into the search list of every pod.
+fn domain_of_this_pod() -> Option<String> {
+    domain_in(&std::fs::read_to_string("/etc/resolv.conf").ok()?)
+}
+
+fn domain_in(resolv_conf: &str) -> Option<String> {
+    let searches = resolv_conf
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("search"));
+    let mut names = searches.flat_map(str::split_whitespace);
+    names
+        .find_map(|name| name.strip_prefix("svc."))
+        .map(|domain| domain.trim_end_matches('.').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_domain_is_read_from_the_search_list() {
+        let pod = "search ns.svc.corp.internal svc.corp.internal corp.internal\nnameserver 10.96.0.10\noptions ndots:5\n";
+        assert_eq!(domain_in(pod).as_deref(), Some("corp.internal"));
+        assert_eq!(domain_in("nameserver 1.1.1.1\nsearch example.com\n"), None);
+    }
+}

@@ -1,0 +1,192 @@
+//! Running controllers: one loop for every kind, with time limit, back-off, metrics and unreadable objects handled once.
+
+use std::{fmt::Debug, sync::Arc, time::Duration};
+
+use futures::{StreamExt as _, stream};
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{ListParams, Patch, PatchParams},
+    core::{DeserializeGuard, NamespaceResourceScope},
+    runtime::{
+        Controller,
+        controller::{self, Action},
+        reflector::ObjectRef,
+        watcher,
+    },
+};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    context::Context,
+    names::{FIELD_MANAGER, MANAGED_BY_LABEL},
+    retry::{ReconcileError, Retries},
+};
+
+/// How long one reconcile may take: longer means that the API server or a broker hangs.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+/// How many objects of a kind are worked on at once.
+const CONCURRENCY: u16 = 8;
+/// Changes of one object within this time are one.
+const DEBOUNCE: Duration = Duration::from_millis(200);
+
+/// A kind that the operator keeps: what to do with one object of it.
+pub trait Reconciler: Send + Sync + 'static {
+    /// The kind.
+    type Object: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static;
+    /// Its name, for metrics and messages.
+    const KIND: &'static str;
+
+    /// Brings one object to what it should be.
+    fn reconcile(
+        &self,
+        object: Arc<Self::Object>,
+    ) -> impl Future<Output = Result<Action, ReconcileError>> + Send;
+}
+
+/// An object of ours, or what is left of one that cannot be read.
+pub type Guarded<K> = DeserializeGuard<K>;
+
+/// What a running controller shares between its reconciles.
+struct Shared<R: Reconciler> {
+    context: Arc<Context>,
+    reconciler: R,
+    retries: Retries<ObjectRef<Guarded<R::Object>>>,
+}
+
+/// Runs a controller until `stop`.
+pub async fn run<R: Reconciler>(
+    controller: Controller<Guarded<R::Object>>,
+    reconciler: R,
+    context: Arc<Context>,
+    stop: CancellationToken,
+) {
+    let metrics = context.metrics.clone();
+    let shared = Arc::new(Shared {
+        context,
+        reconciler,
+        retries: Retries::default(),
+    });
+    controller
+        .with_config(
+            controller::Config::default()
+                .concurrency(CONCURRENCY)
+                .debounce(DEBOUNCE),
+        )
+        .graceful_shutdown_on(stop.cancelled_owned())
+        .run(reconcile, error_policy, shared)
+        .for_each(|result| {
+            match result {
+                Ok(_)
+                | Err(controller::Error::ReconcilerFailed(..) | controller::Error::ObjectNotFound(_)) => {}
+                Err(controller::Error::QueueError(error)) => {
+                    metrics.observe_watch_error(R::KIND);
+                    tracing::warn!(kind = R::KIND, %error, "a watch failed and is tried again");
+                }
+                Err(error @ controller::Error::RunnerError(_)) => {
+                    tracing::error!(kind = R::KIND, %error, "the controller ended");
+                }
+            }
+            std::future::ready(())
+        })
+        .await;
+}
+
+async fn reconcile<R: Reconciler>(
+    object: Arc<Guarded<R::Object>>,
+    shared: Arc<Shared<R>>,
+) -> Result<Action, ReconcileError> {
+    let started = tokio::time::Instant::now();
+    let result = match &object.0 {
+        Ok(readable) => tokio::time::timeout(
+            TIME_LIMIT,
+            shared.reconciler.reconcile(Arc::new(readable.clone())),
+        )
+        .await
+        .unwrap_or(Err(ReconcileError::TimedOut(TIME_LIMIT))),
+        Err(invalid) => {
+            report_unreadable::<R::Object>(&shared.context, &object, &invalid.error).await;
+            Err(ReconcileError::Unreadable(invalid.error.clone()))
+        }
+    };
+    let outcome = if result.is_ok() { "ok" } else { "error" };
+    shared
+        .context
+        .metrics
+        .observe_reconcile(R::KIND, outcome, started.elapsed());
+    if result.is_ok() {
+        shared.retries.succeeded(&ObjectRef::from_obj(object.as_ref()));
+    }
+    result
+}
+
+fn error_policy<R: Reconciler>(
+    object: Arc<Guarded<R::Object>>,
+    error: &ReconcileError,
+    shared: Arc<Shared<R>>,
+) -> Action {
+    tracing::warn!(kind = R::KIND, object = %object.name_any(), namespace = object.namespace(), %error, "reconcile failed");
+    shared
+        .retries
+        .failed(ObjectRef::from_obj(object.as_ref()), error, rand::random())
+}
+
+/// Says in its status that an object cannot be read. Where even that is refused, the log has it.
+async fn report_unreadable<K>(context: &Context, object: &Guarded<K>, error: &str)
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+{
+    let Some(namespace) = object.namespace() else {
+        return;
+    };
+    let generation = object.meta().generation.unwrap_or_default();
+    let message = format!("this operator cannot read the object: {error}");
+    let finding = felix_crds::Finding::no("Ready", "Unreadable", message);
+    // A fixed time: the same words again must be no change.
+    let since = object
+        .meta()
+        .creation_timestamp
+        .as_ref()
+        .map_or_else(crate::status::now, |t| t.0.to_string());
+    let conditions = felix_crds::merge(&[], &[finding], generation, &since);
+    let body = json!({
+        "apiVersion": K::api_version(&()),
+        "kind": K::kind(&()),
+        "metadata": { "name": object.name_any(), "uid": object.uid() },
+        "status": { "observedGeneration": generation, "conditions": conditions },
+    });
+    let api: Api<DeserializeGuard<K>> = context.api(&namespace);
+    let params = PatchParams::apply("felix-operator-status").force();
+    if let Err(error) = api
+        .patch_status(&object.name_any(), &params, &Patch::Apply(&body))
+        .await
+    {
+        tracing::warn!(%error, object = %object.name_any(), "the status of an unreadable object was not written");
+    }
+}
+
+/// What is watched of child kinds: the objects that carry the operator's label.
+pub fn ours() -> watcher::Config {
+    watcher::Config::default().labels(&format!("{MANAGED_BY_LABEL}={FIELD_MANAGER}"))
+}
+
+/// Fails with what is missing unless the kind can be listed: a missing right must not look like an empty cluster.
+///
+/// # Errors
+/// The API server's answer.
+pub async fn check_access<K>(apis: Vec<Api<K>>) -> Result<(), kube::Error>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    stream::iter(apis)
+        .then(|api| async move { api.list_metadata(&ListParams::default().limit(1)).await.map(drop) })
+        .fold(Ok(()), |all, one| std::future::ready(all.and(one)))
+        .await
+}

@@ -1,0 +1,158 @@
+//! Whether a live object already is what it should be, decided without asking the API server.
+
+use ring::digest::{Context, SHA256};
+use serde_json::{Map, Value};
+
+/// Lists that Kubernetes merges by a key: other managers may add entries of their own.
+/// (List field, key of its entries.)
+const KEYED_LISTS: [(&str, &[&str]); 8] = [
+    ("containers", &["name"]),
+    ("initContainers", &["name"]),
+    ("env", &["name"]),
+    ("volumes", &["name"]),
+    ("imagePullSecrets", &["name"]),
+    ("volumeMounts", &["mountPath"]),
+    ("ports", &["containerPort", "port", "protocol"]),
+    ("ownerReferences", &["uid"]),
+];
+
+/// Whether everything that `desired` says is so in `live`. What `desired` does not say may be anything: defaults of
+/// the API server and fields of others are not a difference.
+pub fn covers(live: &Value, desired: &Value) -> bool {
+    covers_field("", live, desired)
+}
+
+fn covers_field(field: &str, live: &Value, desired: &Value) -> bool {
+    match (live, desired) {
+        (Value::Object(live), Value::Object(desired)) => desired
+            .iter()
+            .all(|(key, value)| live.get(key).is_some_and(|l| covers_field(key, l, value))),
+        (Value::Array(live), Value::Array(desired)) => covers_list(field, live, desired),
+        (live, desired) => live == desired,
+    }
+}
+
+fn covers_list(field: &str, live: &[Value], desired: &[Value]) -> bool {
+    if field == "finalizers" {
+        return desired.iter().all(|d| live.contains(d));
+    }
+    let Some((_, keys)) = KEYED_LISTS.iter().find(|(name, _)| *name == field) else {
+        return live.len() == desired.len() && live.iter().zip(desired).all(|(l, d)| covers_field("", l, d));
+    };
+    let same_entry = |l: &Value, d: &Value| keys.iter().all(|key| l.get(key) == d.get(key));
+    desired
+        .iter()
+        .all(|d| live.iter().any(|l| same_entry(l, d) && covers_field("", l, d)))
+}
+
+/// The value without fields that are null, which mean "absent".
+pub fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let kept: Map<String, Value> = map
+                .into_iter()
+                .filter(|(_, v)| !v.is_null())
+                .map(|(k, v)| (k, without_nulls(v)))
+                .collect();
+            Value::Object(kept)
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(without_nulls).collect()),
+        other => other,
+    }
+}
+
+/// A digest of the value that does not depend on the order of its keys: 32 hexadecimal digits.
+pub fn hex_digest(value: &Value) -> String {
+    let mut context = Context::new(&SHA256);
+    feed(&mut context, value);
+    let digest = context.finish();
+    digest
+        .as_ref()
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+fn feed(context: &mut Context, value: &Value) {
+    match value {
+        Value::Object(map) => {
+            let mut entries: Vec<_> = map.iter().collect();
+            entries.sort_by_key(|(key, _)| *key);
+            context.update(b"{");
+            for (key, value) in entries {
+                context.update(Value::String(key.clone()).to_string().as_bytes());
+                context.update(b":");
+                feed(context, value);
+                context.update(b",");
+            }
+            context.update(b"}");
+        }
+        Value::Array(items) => {
+            context.update(b"[");
+            for item in items {
+                feed(context, item);
+                context.update(b",");
+            }
+            context.update(b"]");
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            context.update(value.to_string().as_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn defaults_and_fields_of_others_are_no_difference() {
+        let desired = json!({ "spec": { "ports": [{ "port": 5000, "protocol": "UDP" }] } });
+        let live = json!({
+            "spec": {
+                "clusterIP": "10.0.0.1",
+                "ports": [{ "port": 1, "protocol": "TCP" }, { "port": 5000, "protocol": "UDP", "targetPort": 5000 }],
+            },
+            "status": {},
+        });
+        assert!(covers(&live, &desired));
+    }
+
+    #[test]
+    fn a_changed_value_a_missing_field_and_a_longer_plain_list_are_differences() {
+        assert!(!covers(&json!({ "a": 1 }), &json!({ "a": 2 })));
+        assert!(!covers(&json!({}), &json!({ "a": {} })));
+        assert!(!covers(
+            &json!({ "rules": [{ "verbs": ["get"] }] }),
+            &json!({ "rules": [] })
+        ));
+        assert!(!covers(&json!({ "args": ["a", "b"] }), &json!({ "args": ["a"] })));
+        assert!(!covers(
+            &json!({ "containers": [{ "name": "a", "image": "x" }] }),
+            &json!({ "containers": [{ "name": "a", "image": "y" }] })
+        ));
+    }
+
+    #[test]
+    fn the_digest_does_not_depend_on_the_order_of_keys_but_on_every_value() {
+        let one: Value = serde_json::from_str(r#"{"a":1,"b":[2,{"c":"d"}]}"#).unwrap();
+        let two: Value = serde_json::from_str(r#"{"b":[2,{"c":"d"}],"a":1}"#).unwrap();
+        assert_eq!(hex_digest(&one), hex_digest(&two));
+        assert_ne!(
+            hex_digest(&one),
+            hex_digest(&json!({ "a": 1, "b": [2, { "c": "e" }] }))
+        );
+        assert_ne!(hex_digest(&json!(["a", "b"])), hex_digest(&json!(["a,b"])));
+    }
+
+    #[test]
+    fn null_means_absent() {
+        assert_eq!(
+            without_nulls(json!({ "a": null, "b": [{ "c": null }] })),
+            json!({ "b": [{}] })
+        );
+    }
+}
