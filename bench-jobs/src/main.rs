@@ -1,0 +1,18 @@
+//! `felix-bench`: parse, run, exit code; nothing else.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use felix_bench::cli::Cli;
+use tracing_subscriber::EnvFilter;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+    felix_bench::run(cli.command).await
+}
