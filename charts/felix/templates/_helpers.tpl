@@ -26,7 +26,7 @@
 
 {{- define "felix.selectorLabels" -}}
 app.kubernetes.io/name: felix-operator
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: operator
 {{- end -}}
 
@@ -44,7 +44,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{- define "felix.tunerSelectorLabels" -}}
 app.kubernetes.io/name: felix-node-tuner
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: node-tuner
 {{- end -}}
 
