@@ -1,0 +1,374 @@
+//! Brings the broker's stream to what a FelixStream says, and lets go of it when that is deleted.
+
+use std::{sync::Arc, time::Duration};
+
+use felix_crds::{ConditionStatus, FelixStream};
+use kube::{
+    Resource, ResourceExt,
+    api::{Patch, PatchParams},
+    runtime::controller::Action,
+};
+use serde_json::json;
+
+use super::{
+    dereference::{self, Broker},
+    document::StreamAnswer,
+    plan::{self, Farewell, Plan, ValidatedStream},
+    status::{self, Outcome},
+};
+use crate::{
+    apply::is_not_found,
+    broker_api::{BrokerApi, BrokerApiError, Refusal},
+    context::Context,
+    controllers::Reconciler,
+    names::{FIELD_MANAGER, FINALIZER},
+    retry::ReconcileError,
+    status::{now, write},
+};
+
+/// How often the broker is asked whether a stream still is as it should be: only a look, nothing is written.
+const DRIFT_CHECK: Duration = Duration::from_secs(60);
+/// How often a broker that cannot be asked, or a name that is taken, is looked at again.
+const NOT_YET: Duration = Duration::from_secs(5);
+
+/// Keeps FelixStreams.
+pub(crate) struct StreamReconciler {
+    /// The client and the settings.
+    pub(crate) context: Arc<Context>,
+}
+
+impl Reconciler for StreamReconciler {
+    type Object = FelixStream;
+    const KIND: &'static str = "FelixStream";
+
+    async fn reconcile(&self, stream: Arc<FelixStream>) -> Result<Action, ReconcileError> {
+        if stream.metadata.deletion_timestamp.is_some() {
+            return self.let_go(&stream).await;
+        }
+        let outcome = match plan::validate(&stream) {
+            Ok(validated) => self.keep(&stream, &validated).await?,
+            Err(message) => Outcome::Invalid(message),
+        };
+        self.write_status(&stream, &outcome).await?;
+        Ok(Action::requeue(match outcome {
+            Outcome::Ready { .. } => self.context.resync.min(DRIFT_CHECK),
+            Outcome::ClusterNotReady(_) | Outcome::NameTaken { .. } => NOT_YET,
+            Outcome::Invalid(_) | Outcome::ClusterMissing(_) | Outcome::Refused(_) | Outcome::Leaving(_) => {
+                self.context.resync
+            }
+        }))
+    }
+}
+
+impl StreamReconciler {
+    /// Makes the broker's stream as it should be and tells what came of it.
+    async fn keep(&self, stream: &FelixStream, wanted: &ValidatedStream) -> Result<Outcome, ReconcileError> {
+        let broker = match dereference::broker(&self.context, stream).await? {
+            Broker::ClusterGone => return Ok(Outcome::ClusterMissing(stream.spec.cluster_ref.name.clone())),
+            Broker::NotYet(message) => return Ok(Outcome::ClusterNotReady(message)),
+            Broker::At(broker) => broker,
+        };
+        match self.carry_out(stream, wanted, &broker).await {
+            Ok(outcome) => Ok(outcome),
+            Err(ReconcileError::Broker(error)) => refused(wanted, error),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn carry_out(
+        &self,
+        stream: &FelixStream,
+        wanted: &ValidatedStream,
+        broker: &BrokerApi,
+    ) -> Result<Outcome, ReconcileError> {
+        let found: Option<StreamAnswer> = broker.stream(&wanted.name).await?;
+        match plan::plan(wanted, found.as_ref()) {
+            Plan::Keep { incarnation } => {
+                self.add_finalizer(stream).await?;
+                Ok(Outcome::Ready {
+                    name: wanted.name.clone(),
+                    incarnation,
+                })
+            }
+            Plan::Put(request) => {
+                // First, so that nothing is made that nobody would let go of.
+                self.add_finalizer(stream).await?;
+                tracing::info!(stream = %wanted.name, owner = %wanted.owner, "putting the stream");
+                let answer: StreamAnswer = broker.put_stream(&wanted.name, &request).await?;
+                Ok(Outcome::Ready {
+                    name: wanted.name.clone(),
+                    incarnation: answer.stream.incarnation,
+                })
+            }
+            Plan::Taken {
+                owner,
+                catalogue_version,
+            } => {
+                self.release_if_orphaned(stream, broker, &wanted.name, (&owner, catalogue_version))
+                    .await?;
+                Ok(Outcome::NameTaken {
+                    name: wanted.name.clone(),
+                    owner,
+                })
+            }
+        }
+    }
+
+    /// Lets go of a name whose recorded owner is no more: it was deleted while its cluster was away. Only owners of
+    /// this namespace can be looked up, and a cluster has no others.
+    async fn release_if_orphaned(
+        &self,
+        stream: &FelixStream,
+        broker: &BrokerApi,
+        name: &str,
+        (owner, catalogue_version): (&str, u64),
+    ) -> Result<(), ReconcileError> {
+        let namespace = stream.namespace().unwrap_or_default();
+        let Some(holder) = plan::stream_of_owner(owner, &namespace) else {
+            return Ok(());
+        };
+        if self
+            .context
+            .api::<FelixStream>(&namespace)
+            .get_opt(holder)
+            .await?
+            .is_none()
+        {
+            tracing::info!(
+                stream = name,
+                owner,
+                "releasing the stream of an owner that is no more"
+            );
+            broker.release_stream(name, owner, catalogue_version).await?;
+        }
+        Ok(())
+    }
+
+    /// Does what the deletion policy says, then lets the object go. With the cluster or the namespace goes the stream.
+    async fn let_go(&self, stream: &FelixStream) -> Result<Action, ReconcileError> {
+        if !stream.finalizers().iter().any(|finalizer| finalizer == FINALIZER) {
+            return Ok(Action::await_change());
+        }
+        let broker = match dereference::broker(&self.context, stream).await? {
+            Broker::ClusterGone => return self.remove_finalizer(stream).await,
+            Broker::NotYet(message) => Err(message),
+            Broker::At(broker) => Ok(broker),
+        };
+        if dereference::namespace_ends(&self.context, &stream.namespace().unwrap_or_default()).await? {
+            return self.remove_finalizer(stream).await;
+        }
+        let done = match broker {
+            Ok(broker) => say_farewell(&plan::identify(stream), &broker).await,
+            Err(message) => {
+                self.write_status(stream, &Outcome::Leaving(leaving(&message)))
+                    .await?;
+                return Ok(Action::requeue(NOT_YET));
+            }
+        };
+        if let Err(error) = done {
+            self.write_status(stream, &Outcome::Leaving(leaving(&error.to_string())))
+                .await?;
+            return Err(error.into());
+        }
+        self.remove_finalizer(stream).await
+    }
+
+    async fn add_finalizer(&self, stream: &FelixStream) -> Result<(), ReconcileError> {
+        if stream.finalizers().iter().any(|finalizer| finalizer == FINALIZER) {
+            return Ok(());
+        }
+        let mut finalizers = stream.finalizers().to_vec();
+        finalizers.push(FINALIZER.to_owned());
+        self.set_finalizers(stream, &finalizers).await
+    }
+
+    async fn remove_finalizer(&self, stream: &FelixStream) -> Result<Action, ReconcileError> {
+        let mut finalizers = stream.finalizers().to_vec();
+        finalizers.retain(|finalizer| finalizer != FINALIZER);
+        self.set_finalizers(stream, &finalizers).await?;
+        Ok(Action::await_change())
+    }
+
+    /// Fails where the object has changed since it was read, so that nobody else's finalizer is lost.
+    async fn set_finalizers(
+        &self,
+        stream: &FelixStream,
+        finalizers: &[String],
+    ) -> Result<(), ReconcileError> {
+        let api = self
+            .context
+            .api::<FelixStream>(&stream.namespace().unwrap_or_default());
+        let body = json!({ "metadata": {
+            "uid": stream.uid(), "resourceVersion": stream.resource_version(), "finalizers": finalizers,
+        } });
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        match api.patch(&stream.name_any(), &params, &Patch::Merge(&body)).await {
+            Err(error) if is_not_found(&error) => Ok(()),
+            result => Ok(result.map(drop)?),
+        }
+    }
+
+    /// Writes the status where it differs, and an event where Ready has another reason than before.
+    async fn write_status(&self, stream: &FelixStream, outcome: &Outcome) -> Result<(), ReconcileError> {
+        let before = stream.status.clone().unwrap_or_default();
+        let generation = stream.meta().generation.unwrap_or_default();
+        let after = status::status(&before, outcome, generation, &now());
+        let api = self
+            .context
+            .api::<FelixStream>(&stream.namespace().unwrap_or_default());
+        match write(&api, stream, stream.status.as_ref(), &after).await {
+            // It went while its broker was asked.
+            Err(error) if is_not_found(&error) => return Ok(()),
+            result => result?,
+        };
+        let finding = outcome.finding();
+        if before
+            .conditions
+            .iter()
+            .any(|c| c.kind == finding.kind && c.reason == finding.reason)
+        {
+            return Ok(());
+        }
+        match finding.status {
+            ConditionStatus::True => {
+                self.context
+                    .events
+                    .normal(stream, finding.reason, finding.message)
+                    .await
+            }
+            ConditionStatus::False | ConditionStatus::Unknown => {
+                self.context
+                    .events
+                    .warning(stream, finding.reason, finding.message)
+                    .await;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a broker's refusal means for the stream; a conflict is tried again at once, with a fresh look.
+fn refused(wanted: &ValidatedStream, error: BrokerApiError) -> Result<Outcome, ReconcileError> {
+    let BrokerApiError::Refused { status, refusal, .. } = &error else {
+        return Ok(Outcome::ClusterNotReady(error.to_string()));
+    };
+    match (refusal.code.as_str(), &refusal.owner) {
+        ("VersionConflict", _) => Err(error.into()),
+        ("OwnedByAnother", Some(owner)) => Ok(Outcome::NameTaken {
+            name: wanted.name.clone(),
+            owner: owner.clone(),
+        }),
+        _ if matches!(status, 409 | 422) => Ok(Outcome::Refused(said(refusal))),
+        _ => Ok(Outcome::ClusterNotReady(error.to_string())),
+    }
+}
+
+/// The broker's words, with the field that they are about.
+fn said(refusal: &Refusal) -> String {
+    match &refusal.field {
+        Some(field) => format!("the broker refused {field}: {}", refusal.message),
+        None => format!("the broker refused: {}", refusal.message),
+    }
+}
+
+fn leaving(why: &str) -> String {
+    format!(
+        "the broker cannot be asked to let go of the stream: {why}. The object goes once it can, or with its FelixCluster"
+    )
+}
+
+/// Asks the broker to delete or release the stream, where it is this owner's.
+async fn say_farewell(stream: &ValidatedStream, broker: &BrokerApi) -> Result<(), BrokerApiError> {
+    let found: Option<StreamAnswer> = broker.stream(&stream.name).await?;
+    let asked = match plan::farewell(stream, found.as_ref()) {
+        Farewell::Nothing => return Ok(()),
+        Farewell::Delete { catalogue_version } => {
+            tracing::info!(stream = %stream.name, owner = %stream.owner, "deleting the stream");
+            broker
+                .delete_stream(&stream.name, &stream.owner, catalogue_version)
+                .await
+        }
+        Farewell::Release { catalogue_version } => {
+            tracing::info!(stream = %stream.name, owner = %stream.owner, "releasing the stream");
+            broker
+                .release_stream(&stream.name, &stream.owner, catalogue_version)
+                .await
+        }
+    };
+    match asked {
+        Err(BrokerApiError::Refused { status: 404, .. }) => Ok(()),
+        result => result.map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted() -> ValidatedStream {
+        let stream: FelixStream = serde_json::from_value(json!({
+            "apiVersion": "felix.dev/v1alpha1", "kind": "FelixStream",
+            "metadata": { "name": "orders", "namespace": "team-a" },
+            "spec": { "clusterRef": { "name": "main" } },
+        }))
+        .unwrap();
+        plan::identify(&stream)
+    }
+
+    fn refusal(status: u16, code: &str) -> BrokerApiError {
+        let refusal = Refusal {
+            code: code.to_owned(),
+            message: "shards cannot change".to_owned(),
+            field: Some("spec.shards".to_owned()),
+            owner: Some("FelixStream/team-a/first".to_owned()),
+            ..Refusal::default()
+        };
+        BrokerApiError::Refused {
+            host: "h".to_owned(),
+            status,
+            refusal: Box::new(refusal),
+        }
+    }
+
+    #[test]
+    fn a_refusal_becomes_a_condition_that_says_what_is_wrong() {
+        let outcome = |status, code| refused(&wanted(), refusal(status, code)).unwrap();
+        assert_eq!(
+            outcome(409, "OwnedByAnother"),
+            Outcome::NameTaken {
+                name: "orders".to_owned(),
+                owner: "FelixStream/team-a/first".to_owned()
+            }
+        );
+        for (status, code) in [(409, "Immutable"), (422, "Invalid")] {
+            let Outcome::Refused(message) = outcome(status, code) else {
+                panic!("{code}")
+            };
+            assert!(
+                message.contains("spec.shards") && message.contains("cannot change"),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_race_is_run_again_and_a_broker_that_is_away_is_waited_for() {
+        assert!(refused(&wanted(), refusal(409, "VersionConflict")).is_err());
+        for error in [
+            refusal(401, "Unauthenticated"),
+            refusal(503, ""),
+            BrokerApiError::Unreachable {
+                host: "h".to_owned(),
+                message: "refused".to_owned(),
+            },
+        ] {
+            assert!(matches!(
+                refused(&wanted(), error),
+                Ok(Outcome::ClusterNotReady(_))
+            ));
+        }
+    }
+}

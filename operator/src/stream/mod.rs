@@ -1,0 +1,7 @@
+//! FelixStream: a stream at the broker that is as its object says.
+
+mod controller;
+mod dereference;
+mod document;
+mod plan;
+mod status;
