@@ -34,7 +34,7 @@ const KEY_BYTES: usize = 64;
 
 /// A data directory that this process owns until it is dropped.
 #[derive(Debug)]
-pub struct DataDir {
+pub(crate) struct DataDir {
     path: PathBuf,
     identity: Identity,
     /// Held for its lock, which the kernel takes back with the process.
@@ -44,21 +44,21 @@ pub struct DataDir {
 /// Who this broker is; outlives pods and host names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Identity {
+pub(crate) struct Identity {
     format: u32,
     /// The cluster that the directory belongs to.
-    pub cluster_id: String,
+    pub(crate) cluster_id: String,
     /// The broker that the directory belongs to.
-    pub broker_id: String,
+    pub(crate) broker_id: String,
 }
 
 /// Keys that outlive the process, so that clients of a killed one are answered at once.
 #[derive(Clone)]
-pub struct QuicKeys {
+pub(crate) struct QuicKeys {
     /// Makes stateless reset tokens.
-    pub reset: [u8; KEY_BYTES],
+    pub(crate) reset: [u8; KEY_BYTES],
     /// Makes address validation tokens.
-    pub token: [u8; KEY_BYTES],
+    pub(crate) token: [u8; KEY_BYTES],
 }
 
 /// Why a data directory cannot be used.
@@ -105,7 +105,7 @@ impl DataDir {
     ///
     /// # Errors
     /// See [`DataDirError`]. Nothing of another cluster or process is changed.
-    pub fn open(path: &Path, cluster_id: Option<&str>) -> Result<Self, DataDirError> {
+    pub(crate) fn open(path: &Path, cluster_id: Option<&str>) -> Result<Self, DataDirError> {
         files::create_directory(path).map_err(|source| unusable(path, source))?;
         let lock = lock(path)?;
         let identity = read_or_mark(path, cluster_id)?;
@@ -118,12 +118,12 @@ impl DataDir {
     }
 
     /// Where it is.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Whose it is.
-    pub fn identity(&self) -> &Identity {
+    pub(crate) fn identity(&self) -> &Identity {
         &self.identity
     }
 
@@ -131,7 +131,7 @@ impl DataDir {
     ///
     /// # Errors
     /// [`DataDirError::Unusable`] or [`DataDirError::Damaged`].
-    pub fn quic_keys(&self) -> Result<QuicKeys, DataDirError> {
+    pub(crate) fn quic_keys(&self) -> Result<QuicKeys, DataDirError> {
         let directory = self.subdirectory(KEYS)?;
         Ok(QuicKeys {
             reset: key(&directory.join("reset.key"))?,
@@ -143,7 +143,7 @@ impl DataDir {
     ///
     /// # Errors
     /// [`DataDirError::Unusable`].
-    pub fn admin_token_file(&self) -> Result<PathBuf, DataDirError> {
+    pub(crate) fn admin_token_file(&self) -> Result<PathBuf, DataDirError> {
         let path = self.subdirectory(ADMIN)?.join("token");
         let make = || {
             let bytes: [u8; 32] = rand::random();
@@ -161,7 +161,7 @@ impl DataDir {
     ///
     /// # Errors
     /// [`DataDirError::Unusable`].
-    pub fn tls_directory(&self) -> Result<PathBuf, DataDirError> {
+    pub(crate) fn tls_directory(&self) -> Result<PathBuf, DataDirError> {
         self.subdirectory(TLS)
     }
 

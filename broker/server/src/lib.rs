@@ -1,7 +1,44 @@
-//! The Felix broker process: sockets, tasks, admin API, metrics, shutdown.
+//! The Felix broker: sockets, tasks, admin API, metrics, shutdown.
+//!
+//! [`Server::start`] runs a broker with [`settings::Settings`], as the binary `felix-broker` does; [`embedded`] runs one
+//! inside another program.
 
+mod admin;
+mod broker;
+mod catalogue;
+mod clock;
+mod connection;
+mod connections;
 mod data_dir;
+mod embedded;
 mod files;
+mod frames;
+mod gauge;
+mod http;
+mod listener;
+pub mod logging;
+mod memory;
+mod metrics;
+mod probes;
+mod publish;
+pub mod reference;
+mod rings;
+mod server;
 pub mod settings;
+mod shard;
+mod streams;
+mod subscribe;
 mod tls;
+mod transport;
 mod udp;
+mod upkeep;
+
+pub use admin::TokenError;
+pub use catalogue::CatalogueError;
+pub use data_dir::DataDirError;
+pub use embedded::{EmbeddedBroker, EmbeddedConfig, EmbeddedError, embedded};
+pub use felix_store::{SlowSubscriberPolicy, SlowSubscriberSpec, StreamClass, StreamSpec};
+pub use server::{Addresses, Server, StartError};
+pub use tls::TlsError;
+pub use transport::ConfigError;
+pub use udp::BindError;

@@ -1,0 +1,259 @@
+//! One client connection: hello first, then each stream to the task that serves it.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use bytes::BytesMut;
+use felix_wire::{
+    ErrorCode, ErrorFrame, Frame, FrameKind, GoAway, Hello, Metadata, MetadataRequest, Refusal, VERSION,
+    Welcome,
+};
+use quinn::{Connection, RecvStream, SendStream, VarInt};
+use tokio::time;
+
+use crate::{
+    broker::Broker,
+    frames::{FrameError, FrameReader},
+    publish, subscribe,
+};
+
+/// Longest wait for the hello, and for the first frame of each further stream.
+const FIRST_FRAME_TIMEOUT: Duration = Duration::from_secs(10);
+/// Largest frame on the control stream, and largest first frame of others: a token of 16 KiB and its neighbours fit.
+const MAX_CONTROL_FRAME_BYTES: usize = 32 << 10;
+
+/// Serves a connection until it ends.
+pub(crate) async fn serve(broker: Arc<Broker>, connection: Connection) {
+    let greeted = time::timeout(FIRST_FRAME_TIMEOUT, greet(&broker, &connection)).await;
+    let control = match greeted {
+        Ok(Ok(control)) => control,
+        Ok(Err(refused)) => return refused.close(&connection),
+        Err(_) => {
+            let refused = Refused::new(ErrorCode::ProtocolViolation, "no hello in time");
+            return refused.close(&connection);
+        }
+    };
+    let serve_control = tokio::spawn(while_open(connection.clone(), {
+        let (broker, connection) = (Arc::clone(&broker), connection.clone());
+        async move {
+            if let Err(refused) = control.serve(&broker).await {
+                refused.close(&connection);
+            }
+        }
+    }));
+    while let Ok((send, recv)) = connection.accept_bi().await {
+        let streams = Streams {
+            broker: Arc::clone(&broker),
+            connection: connection.clone(),
+        };
+        tokio::spawn(while_open(connection.clone(), streams.serve(send, recv)));
+    }
+    serve_control.abort();
+}
+
+/// Runs a task of a connection until it is done or the connection has ended, whatever it waits for.
+async fn while_open(connection: Connection, task: impl Future<Output = ()>) {
+    tokio::select! {
+        () = task => {}
+        _ = connection.closed() => {}
+    }
+}
+
+/// Why a connection or a stream is not served, as the client is told.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) refusal: Refusal,
+    message: String,
+}
+
+impl Refused {
+    pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self {
+            refusal: code.into(),
+            message: message.into(),
+        }
+    }
+
+    pub(crate) fn with_detail(refusal: Refusal, message: impl Into<String>) -> Self {
+        Self {
+            refusal,
+            message: message.into(),
+        }
+    }
+
+    pub(crate) fn frame(self) -> Frame {
+        Frame::Error(ErrorFrame {
+            code: self.refusal.code,
+            detail: self.refusal.detail,
+            message: self.message,
+        })
+    }
+
+    fn close(self, connection: &Connection) {
+        tracing::debug!(peer = %connection.remote_address(), code = %self.refusal.code, self.message, "closed");
+        connection.close(close_code(self.refusal.code), self.message.as_bytes());
+    }
+}
+
+impl From<FrameError> for Refused {
+    fn from(error: FrameError) -> Self {
+        let code = match &error {
+            FrameError::Decode(error) => error.code(),
+            FrameError::End | FrameError::Cut | FrameError::Read(_) => ErrorCode::ProtocolViolation,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+/// The close code of streams and connections for an error.
+pub(crate) fn close_code(code: ErrorCode) -> VarInt {
+    VarInt::from_u32(u32::from(code.to_wire()))
+}
+
+/// A control frame's bytes, in a buffer of its own.
+pub(crate) fn encode(frame: &Frame) -> bytes::Bytes {
+    let mut bytes = BytesMut::new();
+    frame.encode(&mut bytes);
+    bytes.freeze()
+}
+
+/// Ends a stream with an error frame, and lets the client send no more on it.
+pub(crate) async fn refuse(mut send: SendStream, recv: &mut RecvStream, refused: Refused) {
+    let code = close_code(refused.refusal.code);
+    tracing::debug!(code = %refused.refusal.code, refused.message, "a stream is refused");
+    // Where the client is gone, there is nobody to tell.
+    if send.write_chunk(encode(&refused.frame())).await.is_ok() {
+        send.finish().ok();
+    }
+    recv.stop(code).ok();
+}
+
+async fn greet(broker: &Broker, connection: &Connection) -> Result<Control, Refused> {
+    let lost = |error: quinn::ConnectionError| Refused::new(ErrorCode::ProtocolViolation, error.to_string());
+    let (mut send, recv) = connection.accept_bi().await.map_err(lost)?;
+    let mut reader = FrameReader::new(recv);
+    let hello = match reader.control(MAX_CONTROL_FRAME_BYTES).await? {
+        Frame::Hello(hello) => hello,
+        other => return Err(out_of_place(other.kind())),
+    };
+    let version = agree(&hello)?;
+    tracing::debug!(peer = %connection.remote_address(), agent = hello.agent, version, "a client says hello");
+    let welcome = Frame::Welcome(Welcome {
+        version,
+        features: 0,
+        cluster_id: broker.identity.cluster_id.clone(),
+        broker_id: broker.identity.broker_id.clone(),
+    });
+    let written = send.write_chunk(encode(&welcome)).await;
+    written.map_err(|error| Refused::new(ErrorCode::ProtocolViolation, error.to_string()))?;
+    Ok(Control { send, reader })
+}
+
+fn agree(hello: &Hello) -> Result<u16, Refused> {
+    if (hello.min_version..=hello.max_version).contains(&VERSION) {
+        return Ok(VERSION);
+    }
+    let message = format!("this broker speaks version {VERSION} of the protocol only");
+    Err(Refused::new(ErrorCode::UnsupportedVersion, message))
+}
+
+fn out_of_place(kind: FrameKind) -> Refused {
+    Refused::new(
+        ErrorCode::ProtocolViolation,
+        format!("a {kind:?} frame has no place here"),
+    )
+}
+
+/// The control stream after the hello.
+struct Control {
+    send: SendStream,
+    reader: FrameReader,
+}
+
+impl Control {
+    /// Answers requests until the client ends the stream; says when the broker stops.
+    async fn serve(mut self, broker: &Broker) -> Result<(), Refused> {
+        let mut told = false;
+        loop {
+            let request = self.reader.control(MAX_CONTROL_FRAME_BYTES);
+            tokio::pin!(request);
+            let frame = loop {
+                tokio::select! {
+                    frame = &mut request => break frame,
+                    () = broker.stopping.publishers.cancelled(), if !told => {
+                        told = true;
+                        let message = "the broker stops".to_owned();
+                        let go_away = Frame::GoAway(GoAway { code: ErrorCode::ShuttingDown, message });
+                        // A client that is gone needs no farewell.
+                        self.send.write_chunk(encode(&go_away)).await.ok();
+                    }
+                }
+            };
+            let answer = match frame {
+                Ok(Frame::MetadataRequest(request)) => metadata(broker, request),
+                Ok(other) => return Err(out_of_place(other.kind())),
+                Err(FrameError::End | FrameError::Read(_)) => return Ok(()),
+                Err(error @ (FrameError::Cut | FrameError::Decode(_))) => return Err(error.into()),
+            };
+            if self.send.write_chunk(encode(&answer)).await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn metadata(broker: &Broker, request: MetadataRequest) -> Frame {
+    match broker.catalogue.streams().get(&request.stream) {
+        Some(stream) => Frame::Metadata(Metadata {
+            stream: request.stream,
+            incarnation: stream.incarnation(),
+            class: stream.class(),
+            shards: u32::try_from(stream.shards().len()).unwrap_or(u32::MAX),
+        }),
+        None => unknown_stream(&request.stream).frame(),
+    }
+}
+
+/// The refusal for a name that the catalogue does not have.
+pub(crate) fn unknown_stream(name: &felix_wire::StreamName) -> Refused {
+    Refused::new(
+        ErrorCode::UnknownStream,
+        format!("there is no stream {name}; create it first"),
+    )
+}
+
+/// What the further streams of a connection need.
+struct Streams {
+    broker: Arc<Broker>,
+    connection: Connection,
+}
+
+impl Streams {
+    /// Reads the first frame of a stream and serves what it asks for.
+    async fn serve(self, send: SendStream, recv: RecvStream) {
+        let mut reader = FrameReader::new(recv);
+        let first = time::timeout(FIRST_FRAME_TIMEOUT, reader.control(MAX_CONTROL_FRAME_BYTES)).await;
+        let refused = match first {
+            Ok(Ok(Frame::OpenPublish(open))) => {
+                let tasks = self.broker.stopping.publisher_tasks.token();
+                publish::serve(self.broker, open, send, reader).await;
+                return drop(tasks);
+            }
+            Ok(Ok(Frame::Subscribe(subscribe))) => {
+                let tasks = self.broker.stopping.subscription_tasks.token();
+                subscribe::serve(self.broker, subscribe, send, reader).await;
+                return drop(tasks);
+            }
+            Ok(Ok(other)) => out_of_place(other.kind()),
+            // The client has changed its mind, or is gone.
+            Ok(Err(FrameError::End | FrameError::Read(_))) => return,
+            Ok(Err(error @ (FrameError::Cut | FrameError::Decode(_)))) => error.into(),
+            Err(_) => Refused::new(ErrorCode::ProtocolViolation, "no first frame in time"),
+        };
+        // Whoever breaks the protocol is not listened to any longer.
+        let violation = refused.refusal.code == ErrorCode::ProtocolViolation;
+        refuse(send, reader.stream(), refused).await;
+        if violation {
+            Refused::new(ErrorCode::ProtocolViolation, "a stream broke the protocol").close(&self.connection);
+        }
+    }
+}

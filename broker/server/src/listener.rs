@@ -1,0 +1,109 @@
+//! The QUIC endpoint's door: who may come in, how many at once, with which configuration.
+
+use std::{sync::Arc, time::Duration};
+
+use quinn::{Endpoint, Incoming};
+use tokio::time;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    broker::Broker,
+    connection,
+    gauge::{Counted, Gauge},
+    transport::{self, ServerConfigs},
+};
+
+/// Handshakes under way above which a client has to show first that it receives at its address.
+const RETRY_ABOVE: usize = 128;
+/// Handshakes under way above which first packets are dropped; clients send them again.
+const MAX_HANDSHAKES: usize = 1024;
+/// Longest handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Lets clients in until told to stop.
+pub(crate) struct Listener {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) configs: ServerConfigs,
+    pub(crate) broker: Arc<Broker>,
+    pub(crate) handshakes: Gauge,
+}
+
+impl Listener {
+    pub(crate) fn new(endpoint: Endpoint, configs: ServerConfigs, broker: Arc<Broker>) -> Self {
+        Self {
+            endpoint,
+            configs,
+            broker,
+            handshakes: Gauge::new(MAX_HANDSHAKES),
+        }
+    }
+
+    /// Accepts until `stop`; from then on the endpoint refuses newcomers by itself.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        loop {
+            tokio::select! {
+                incoming = self.endpoint.accept() => match incoming {
+                    Some(incoming) => self.admit(incoming),
+                    None => return,
+                },
+                () = stop.cancelled() => {
+                    self.endpoint.set_server_config(None);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn admit(&self, incoming: Incoming) {
+        if self.handshakes.count() >= RETRY_ABOVE
+            && !incoming.remote_address_validated()
+            && incoming.may_retry()
+        {
+            // Whether it can be sent is the kernel's affair; the client asks again.
+            incoming.retry().ok();
+            return;
+        }
+        let Some(handshake) = self.handshakes.enter() else {
+            return incoming.ignore();
+        };
+        let Some(place) = self.broker.connections.take_place() else {
+            self.broker.metrics.observe_connection_refused();
+            return incoming.refuse();
+        };
+        let config = self.configs.for_peer(incoming.remote_address().ip());
+        tokio::spawn(shake_hands(
+            Arc::clone(&self.broker),
+            incoming,
+            config,
+            Places { handshake, place },
+        ));
+    }
+}
+
+/// The places that a connection takes while it begins.
+struct Places {
+    handshake: Counted,
+    place: Counted,
+}
+
+async fn shake_hands(
+    broker: Arc<Broker>,
+    incoming: Incoming,
+    config: Arc<quinn::ServerConfig>,
+    places: Places,
+) {
+    let peer = incoming.remote_address();
+    let connected = match incoming.accept_with(config) {
+        Ok(connecting) => time::timeout(HANDSHAKE_TIMEOUT, connecting).await,
+        Err(error) => return tracing::debug!(%peer, %error, "a handshake did not begin"),
+    };
+    let connection = match connected {
+        Ok(Ok(connection)) => connection,
+        Ok(Err(error)) => return tracing::debug!(%peer, %error, "a handshake failed"),
+        Err(_) => return tracing::debug!(%peer, "a handshake took too long"),
+    };
+    drop(places.handshake);
+    transport::set_windows(&connection, &broker.budget, broker.connections.count());
+    let _entered = broker.connections.enter(&connection, places.place);
+    connection::serve(broker, connection).await;
+}

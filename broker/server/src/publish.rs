@@ -1,0 +1,347 @@
+//! One publisher's stream: a permit for each batch, one copy, the shard, and the answers in order. No queue lies between
+//! reading a batch and the ring.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use bytes::BytesMut;
+use felix_core::{BATCH_OVERHEAD, Publish, PublisherId, Room};
+use felix_wire::{
+    AckEntry, Acks, BatchError, ErrorCode, Frame, FrameKind, HEADER_LEN, IncomingBatch, MAX_ACKS_PER_FRAME,
+    MAX_BATCH_BYTES, OpenPublish, Origin, ProducerEpoch, ProducerId, PublishOpened, RecordError, Refusal,
+};
+use quinn::SendStream;
+use tokio::time;
+
+use crate::{
+    broker::Broker,
+    connection::{Refused, encode, refuse, unknown_stream},
+    frames::{FrameError, FrameReader},
+    memory::InFlightPermit,
+    shard::{Answers, ShardHandle},
+    streams::Stream,
+};
+
+/// Largest batch that a publisher is told of, where records may not be larger: bulk gains nothing beyond.
+const USUAL_BATCH_BYTES: usize = 4 << 20;
+/// Longest time from the head of a batch to its last byte. Then the memory is needed for others.
+const BATCH_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a publisher may be quiet, while the broker stops, before it is taken to have nothing under way.
+const QUIET_TIME: Duration = Duration::from_millis(100);
+/// Answers that are gathered while batches keep coming, half of what a publisher may have open.
+const ACKS_GATHERED: usize = MAX_ACKS_PER_FRAME / 2;
+
+/// Serves a publisher until its stream ends.
+pub(crate) async fn serve(
+    broker: Arc<Broker>,
+    open: OpenPublish,
+    mut send: SendStream,
+    mut reader: FrameReader,
+) {
+    let publisher = match Publisher::open(&broker, &open) {
+        Ok(publisher) => publisher,
+        Err(refused) => {
+            broker.metrics.observe_refused(refused.refusal.code);
+            return refuse(send, reader.stream(), refused).await;
+        }
+    };
+    let Some(_counted) = broker.publishers.enter() else {
+        let refused = Refused::new(
+            ErrorCode::TooManyPublishers,
+            "the broker has as many publishers as it may",
+        );
+        return refuse(send, reader.stream(), refused).await;
+    };
+    let opened = Frame::PublishOpened(PublishOpened {
+        incarnation: publisher.stream.incarnation(),
+        max_batch_bytes: u32::try_from(publisher.max_batch_bytes).unwrap_or(u32::MAX),
+        max_record_bytes: u32::try_from(publisher.max_record_bytes).unwrap_or(u32::MAX),
+    });
+    if send.write_chunk(encode(&opened)).await.is_err() {
+        return;
+    }
+    let ended = publisher.stream.ended().clone();
+    let served = tokio::select! {
+        served = publisher.serve(&mut send, &mut reader) => served,
+        () = ended.cancelled() => Err(Refused::new(ErrorCode::StreamEnded, "the stream was deleted")),
+    };
+    match served {
+        Ok(()) => {
+            send.finish().ok();
+        }
+        Err(refused) => refuse(send, reader.stream(), refused).await,
+    }
+}
+
+/// A publisher on one shard.
+struct Publisher {
+    broker: Arc<Broker>,
+    stream: Arc<Stream>,
+    shard: Arc<ShardHandle>,
+    id: PublisherId,
+    answers: Arc<Answers>,
+    producer: ProducerId,
+    epoch: ProducerEpoch,
+    max_batch_bytes: usize,
+    max_record_bytes: usize,
+}
+
+/// A batch as it was read.
+enum Incoming {
+    Batch {
+        bytes: BytesMut,
+        permit: InFlightPermit,
+        read_at: u64,
+    },
+    /// It was read over; this is the answer.
+    Refused(Refusal),
+}
+
+impl Publisher {
+    fn open(broker: &Arc<Broker>, open: &OpenPublish) -> Result<Self, Refused> {
+        if broker.stopping.publishers.is_cancelled() {
+            return Err(Refused::new(ErrorCode::ShuttingDown, "the broker stops"));
+        }
+        let stream = broker
+            .catalogue
+            .streams()
+            .get(&open.stream)
+            .ok_or_else(|| unknown_stream(&open.stream))?;
+        let unknown_shard = || {
+            let message = format!("stream {} has {} shards", open.stream, stream.shards().len());
+            Refused::new(ErrorCode::UnknownShard, message)
+        };
+        let shard = Arc::clone(stream.shard(open.shard).ok_or_else(unknown_shard)?);
+        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+        let id = PublisherId(NEXT_ID.fetch_add(1, Relaxed));
+        let max_batch_bytes = max_batch_bytes(broker, &stream);
+        Ok(Self {
+            answers: shard.enter_publisher(id),
+            broker: Arc::clone(broker),
+            shard,
+            id,
+            producer: open.producer,
+            epoch: open.epoch,
+            max_batch_bytes,
+            max_record_bytes: broker.max_record_bytes.min(max_batch_bytes - HEADER_LEN),
+            stream,
+        })
+    }
+
+    /// Reads batches and answers them. What is read next and what is answered do not wait for each other.
+    async fn serve(&self, send: &mut SendStream, reader: &mut FrameReader) -> Result<(), Refused> {
+        let mut acks = Vec::with_capacity(ACKS_GATHERED);
+        let mut oldest_read_at = None;
+        loop {
+            let next = self.next(reader);
+            tokio::pin!(next);
+            let incoming = loop {
+                tokio::select! {
+                    biased;
+                    incoming = &mut next, if acks.len() < ACKS_GATHERED => break incoming?,
+                    () = self.answers.given.notified() => self.answers.take(&mut acks),
+                    // Nothing more to read at once: what was gathered goes out in one frame.
+                    () = std::future::ready(()), if !acks.is_empty() => {
+                        self.answer(send, &mut acks, oldest_read_at.take()).await?;
+                    }
+                }
+            };
+            match incoming {
+                Some(Incoming::Batch {
+                    bytes,
+                    permit,
+                    read_at,
+                }) => {
+                    oldest_read_at.get_or_insert(read_at);
+                    self.take(bytes, &mut acks).await;
+                    drop(permit);
+                }
+                Some(Incoming::Refused(refusal)) => acks.push(self.refused(refusal)),
+                None => return self.finish(send, acks).await,
+            }
+            tokio::task::consume_budget().await;
+        }
+    }
+
+    /// The next batch; `None` when the client has ended the stream.
+    async fn next(&self, reader: &mut FrameReader) -> Result<Option<Incoming>, Refused> {
+        let stopping = &self.broker.stopping.publishers;
+        let quiet = async {
+            stopping.cancelled().await;
+            time::sleep(QUIET_TIME).await;
+        };
+        let head = tokio::select! {
+            biased;
+            head = reader.head() => head,
+            () = quiet => return Err(Refused::new(ErrorCode::ShuttingDown, "the broker stops")),
+        };
+        let head = match head {
+            Ok(head) if head.kind == FrameKind::Publish => head,
+            Ok(head) => {
+                let message = format!("a {:?} frame has no place on a publisher's stream", head.kind);
+                return Err(Refused::new(ErrorCode::ProtocolViolation, message));
+            }
+            Err(FrameError::End) => return Ok(None),
+            Err(error @ (FrameError::Cut | FrameError::Read(_) | FrameError::Decode(_))) => {
+                return Err(error.into());
+            }
+        };
+        self.wait_for_room().await;
+        let late = || Refused::new(ErrorCode::Overloaded, "a batch was not complete in time");
+        let length = head.length as usize;
+        if length > self.max_batch_bytes {
+            time::timeout(BATCH_TIMEOUT, reader.skip(length))
+                .await
+                .map_err(|_| late())??;
+            let detail = self.max_batch_bytes as u64;
+            return Ok(Some(Incoming::Refused(Refusal {
+                code: ErrorCode::BatchTooLarge,
+                detail,
+            })));
+        }
+        let no_memory = || Refused::new(ErrorCode::Overloaded, "the broker has no memory for a batch");
+        let permit = self
+            .broker
+            .in_flight
+            .take(head.length)
+            .await
+            .ok_or_else(no_memory)?;
+        let bytes = time::timeout(BATCH_TIMEOUT, reader.body(length))
+            .await
+            .map_err(|_| late())??;
+        Ok(Some(Incoming::Batch {
+            bytes,
+            permit,
+            read_at: self.broker.clock.now().0,
+        }))
+    }
+
+    /// Waits while subscriptions or the log hold publishers back.
+    async fn wait_for_room(&self) {
+        loop {
+            let woken = self.shard.publishers.notified();
+            tokio::pin!(woken);
+            woken.as_mut().enable();
+            if self.shard.room() == Room::Open {
+                return;
+            }
+            woken.await;
+        }
+    }
+
+    /// Checks a batch and offers it to the shard until it is taken.
+    async fn take(&self, bytes: BytesMut, acks: &mut Vec<AckEntry>) {
+        let length = bytes.len();
+        let mut batch = match self.check(bytes) {
+            Ok(batch) => batch,
+            Err(refusal) => return acks.push(self.refused(refusal)),
+        };
+        let records = batch.header().record_count;
+        let answered = acks.len();
+        loop {
+            let woken = self.shard.publishers.notified();
+            tokio::pin!(woken);
+            woken.as_mut().enable();
+            match self.shard.publish(self.id, batch, self.broker.clock.now(), acks) {
+                Publish::Taken => break,
+                Publish::Wait(waiting) => batch = waiting,
+            }
+            woken.await;
+        }
+        match acks.get(answered..) {
+            Some([.., Err(refusal)]) => self.broker.metrics.observe_refused(refusal.code),
+            Some([.., Ok(_)]) => self.broker.metrics.observe_stored(records, length),
+            Some([]) | None => {}
+        }
+    }
+
+    fn check(&self, bytes: BytesMut) -> Result<IncomingBatch, Refusal> {
+        let batch = IncomingBatch::check(bytes, self.max_record_bytes).map_err(refusal)?;
+        let Origin { producer, epoch, .. } = batch.header().origin;
+        if producer != self.producer || epoch != self.epoch {
+            return Err(ErrorCode::InvalidBatch.into());
+        }
+        Ok(batch)
+    }
+
+    fn refused(&self, refusal: Refusal) -> AckEntry {
+        self.broker.metrics.observe_refused(refusal.code);
+        Err(refusal)
+    }
+
+    /// Hands gathered answers to QUIC.
+    async fn answer(
+        &self,
+        send: &mut SendStream,
+        acks: &mut Vec<AckEntry>,
+        oldest_read_at: Option<u64>,
+    ) -> Result<(), Refused> {
+        let frame = Frame::Acks(Acks(std::mem::take(acks)));
+        let written = send.write_chunk(encode(&frame)).await;
+        written.map_err(|error| Refused::new(ErrorCode::ProtocolViolation, error.to_string()))?;
+        if let Some(read_at) = oldest_read_at {
+            self.broker
+                .metrics
+                .observe_ack(self.broker.clock.now().0.saturating_sub(read_at));
+        }
+        if let Frame::Acks(Acks(mut entries)) = frame {
+            entries.clear();
+            *acks = entries;
+        }
+        Ok(())
+    }
+
+    /// The client sends no more: the last answers go out.
+    async fn finish(&self, send: &mut SendStream, mut acks: Vec<AckEntry>) -> Result<(), Refused> {
+        self.answers.take(&mut acks);
+        if acks.is_empty() {
+            Ok(())
+        } else {
+            self.answer(send, &mut acks, None).await
+        }
+    }
+}
+
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        self.shard.leave_publisher(self.id);
+    }
+}
+
+/// The largest batch for publishers of a stream: a record of the largest size fits, and so does its ring.
+fn max_batch_bytes(broker: &Broker, stream: &Stream) -> usize {
+    let usual = USUAL_BATCH_BYTES.max(broker.max_record_bytes + HEADER_LEN + (64 << 10));
+    let ring = stream.spec().ring_bytes.saturating_sub(BATCH_OVERHEAD);
+    let permit = broker.budget.in_flight / 4;
+    usual
+        .min(MAX_BATCH_BYTES)
+        .min(usize::try_from(ring.min(permit)).unwrap_or(usize::MAX))
+}
+
+/// What a publisher is told about a batch that cannot be taken.
+fn refusal(error: BatchError) -> Refusal {
+    let detail = match error {
+        BatchError::Record {
+            error: RecordError::TooLarge { limit },
+            ..
+        } => limit as u64,
+        BatchError::Magic
+        | BatchError::Version(_)
+        | BatchError::Attributes(_)
+        | BatchError::Codec(_)
+        | BatchError::Length
+        | BatchError::Count
+        | BatchError::PayloadChecksum
+        | BatchError::HeaderChecksum
+        | BatchError::Record { .. } => 0,
+    };
+    Refusal {
+        code: error.code(),
+        detail,
+    }
+}

@@ -1,0 +1,293 @@
+//! Putting a broker together, and taking it apart again in the right order.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use felix_store::FileStore;
+use felix_wire::ErrorCode;
+use quinn::Endpoint;
+use tokio::{runtime::Handle, task::JoinHandle, time};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    admin::{self, AdminToken, TokenError},
+    broker::{Broker, MAX_PUBLISHERS, MAX_SUBSCRIPTIONS, Stopping},
+    catalogue::{CatalogueError, CatalogueService},
+    clock::Clock,
+    connection::close_code,
+    connections::Connections,
+    data_dir::{DataDir, DataDirError},
+    gauge::Gauge,
+    http::HttpPort,
+    listener::Listener,
+    memory::{Budget, InFlight},
+    metrics::Metrics,
+    probes,
+    rings::Rings,
+    settings::Settings,
+    streams::Streams,
+    tls::{self, CA_FILE, Certificate, CertificateFiles, TlsError},
+    transport::{self, ConfigError, ServerConfigs},
+    udp::{self, BindError, BufferHandle},
+    upkeep,
+};
+
+/// Protocol of the admin API within TLS.
+const HTTP_1_1: &[u8] = b"http/1.1";
+/// Longest wait for the last packets of closed connections.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Why a broker did not start. Each message names the setting or the file.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    /// The catalogue cannot be read.
+    #[error(transparent)]
+    Store(#[from] felix_store::OpenError),
+    /// The catalogue cannot be written.
+    #[error("catalogue: {0}")]
+    Catalogue(#[from] CatalogueError),
+    /// The certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// TLS cannot be configured.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The admin token cannot be used.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// A port cannot be used.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The system refuses something else.
+    #[error("starting the endpoint: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// A running broker.
+pub struct Server {
+    broker: Arc<Broker>,
+    endpoint: Endpoint,
+    addresses: Addresses,
+    ca_file: Option<PathBuf>,
+    drain_timeout: Duration,
+    stop_listening: CancellationToken,
+    stop_serving: CancellationToken,
+    tasks: Vec<JoinHandle<()>>,
+    /// Keeps the directory locked until the very end.
+    data_dir: DataDir,
+}
+
+/// Where a broker listens, with the ports that the system gave.
+#[derive(Clone, Copy, Debug)]
+pub struct Addresses {
+    /// Clients, QUIC.
+    pub quic: SocketAddr,
+    /// Probes and metrics, plain HTTP.
+    pub metrics: SocketAddr,
+    /// The admin API, HTTPS.
+    pub admin: SocketAddr,
+}
+
+/// What is read from files before anything listens.
+struct Prepared {
+    data_dir: DataDir,
+    keys: crate::data_dir::QuicKeys,
+    certificate: Arc<Certificate>,
+    ca_file: Option<PathBuf>,
+    token: Arc<AdminToken>,
+    store: Arc<FileStore>,
+}
+
+impl Server {
+    /// Starts a broker. Connections are served on the current runtime, HTTP and files on `background`.
+    ///
+    /// # Errors
+    /// See [`StartError`]. Nothing is left running.
+    pub async fn start(settings: Settings, background: &Handle) -> Result<Self, StartError> {
+        let for_files = settings.clone();
+        let prepared = background
+            .spawn_blocking(move || prepare(&for_files))
+            .await
+            .map_err(std::io::Error::other)??;
+        let socket = udp::bind(settings.quic_bind)?;
+        let metrics_port = HttpPort::bind("metrics_bind", settings.metrics_bind).await?;
+        let admin_port = HttpPort::bind("admin_bind", settings.admin_bind).await?;
+        let handle = BufferHandle::new(&socket, settings.udp_recv_buffer.0, settings.udp_send_buffer.0)?;
+        let buffers = handle.ask()?;
+        let configs = ServerConfigs::new(Arc::clone(&prepared.certificate), &prepared.keys)?;
+        let admin_tls =
+            tls::server_config(Arc::clone(&prepared.certificate), HTTP_1_1).map_err(ConfigError::from)?;
+        let endpoint = Endpoint::new(
+            transport::endpoint_config(&prepared.keys),
+            Some(configs.any()),
+            socket,
+            Arc::new(quinn::TokioRuntime),
+        )?;
+        let addresses = Addresses {
+            quic: endpoint.local_addr()?,
+            metrics: metrics_port.address(),
+            admin: admin_port.address(),
+        };
+        let broker = Arc::new(assemble(&settings, &prepared, buffers).await?);
+        let (stop_listening, stop_serving) = (CancellationToken::new(), CancellationToken::new());
+        let listener = Listener::new(endpoint.clone(), configs, Arc::clone(&broker));
+        let acceptor = Some(TlsAcceptor::from(Arc::new(admin_tls)));
+        let admin = admin::router(Arc::clone(&broker), Arc::clone(&prepared.token));
+        let plain = probes::router(Arc::clone(&broker));
+        let tasks = vec![
+            tokio::spawn(listener.run(stop_listening.clone())),
+            background.spawn(metrics_port.serve(None, plain, stop_serving.clone())),
+            background.spawn(admin_port.serve(acceptor, admin, stop_serving.clone())),
+            background.spawn(upkeep::buffers(Arc::clone(&broker), handle, stop_serving.clone())),
+            background.spawn(upkeep::files(
+                Arc::clone(&broker),
+                prepared.token,
+                stop_serving.clone(),
+            )),
+        ];
+        broker.ready.store(true, Relaxed);
+        Ok(Self {
+            broker,
+            endpoint,
+            addresses,
+            ca_file: prepared.ca_file,
+            drain_timeout: settings.shutdown_drain_timeout_ms.0,
+            stop_listening,
+            stop_serving,
+            tasks,
+            data_dir: prepared.data_dir,
+        })
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> Addresses {
+        self.addresses
+    }
+
+    /// The certificate of the broker's own CA, if it has one.
+    pub fn ca_file(&self) -> Option<&PathBuf> {
+        self.ca_file.as_ref()
+    }
+
+    /// Where identity, catalogue and keys are kept.
+    pub fn data_dir(&self) -> &Path {
+        self.data_dir.path()
+    }
+
+    pub(crate) fn broker(&self) -> &Arc<Broker> {
+        &self.broker
+    }
+
+    /// Stops: not ready, nobody new, publishers told to leave, what is stored delivered, connections closed with a code
+    /// that says so, HTTP last. Takes little longer than the drain time-out at most.
+    pub async fn shutdown(self) {
+        let broker = &self.broker;
+        let deadline = time::Instant::now() + self.drain_timeout;
+        broker.ready.store(false, Relaxed);
+        self.stop_listening.cancel();
+        broker.stopping.publishers.cancel();
+        broker.stopping.publisher_tasks.close();
+        time::timeout_at(deadline, broker.stopping.publisher_tasks.wait())
+            .await
+            .ok();
+        broker.stopping.subscriptions.cancel();
+        broker.stopping.subscription_tasks.close();
+        if time::timeout_at(deadline, broker.stopping.subscription_tasks.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!("subscriptions did not take all that was stored within the drain time-out");
+        }
+        broker
+            .connections
+            .close_all(close_code(ErrorCode::ShuttingDown), "the broker stops");
+        self.endpoint
+            .close(close_code(ErrorCode::ShuttingDown), b"the broker stops");
+        time::timeout(CLOSE_TIMEOUT, self.endpoint.wait_idle()).await.ok();
+        self.stop_serving.cancel();
+        for task in self.tasks {
+            // A task that panicked has already said so.
+            task.await.ok();
+        }
+    }
+}
+
+/// Reads and makes files. Blocks.
+fn prepare(settings: &Settings) -> Result<Prepared, StartError> {
+    let data_dir = DataDir::open(&settings.data_dir, settings.cluster_id.as_deref())?;
+    let keys = data_dir.quic_keys()?;
+    let (files, ca_file) = match (&settings.tls_cert, &settings.tls_key) {
+        (Some(certificate), Some(key)) => (
+            CertificateFiles {
+                certificate: certificate.clone(),
+                key: key.clone(),
+            },
+            None,
+        ),
+        (Some(_) | None, Some(_) | None) => {
+            let directory = data_dir.tls_directory()?;
+            (
+                tls::write_own_certificate(&directory)?,
+                Some(directory.join(CA_FILE)),
+            )
+        }
+    };
+    let token_file = match &settings.admin_token_file {
+        Some(path) => path.clone(),
+        None => data_dir.admin_token_file()?,
+    };
+    let store = FileStore::open(data_dir.path(), &data_dir.identity().cluster_id)?;
+    Ok(Prepared {
+        keys,
+        certificate: Certificate::load(files)?,
+        ca_file,
+        token: Arc::new(AdminToken::load(token_file)?),
+        store: Arc::new(store),
+        data_dir,
+    })
+}
+
+async fn assemble(
+    settings: &Settings,
+    prepared: &Prepared,
+    buffers: udp::Buffers,
+) -> Result<Broker, StartError> {
+    let clock = Clock::start();
+    let budget = Budget::new(
+        settings
+            .memory_budget
+            .map_or_else(Budget::of_this_process, |budget| budget.0),
+    );
+    let rings = Rings::new(budget.rings);
+    let streams = Streams::new(rings.clone());
+    let store = Arc::clone(&prepared.store);
+    Ok(Broker {
+        identity: prepared.data_dir.identity().clone(),
+        clock,
+        catalogue: CatalogueService::start(store, streams, clock).await?,
+        metrics: Metrics::default(),
+        connections: Connections::new(usize::try_from(settings.max_connections).unwrap_or(usize::MAX)),
+        certificate: Arc::clone(&prepared.certificate),
+        budget,
+        rings,
+        in_flight: InFlight::new(budget.in_flight),
+        publishers: Gauge::new(MAX_PUBLISHERS),
+        subscriptions: Gauge::new(MAX_SUBSCRIPTIONS),
+        max_record_bytes: usize::try_from(settings.max_record_bytes.0).unwrap_or(usize::MAX),
+        buffers: ArcSwap::from_pointee(buffers),
+        ready: AtomicBool::new(false),
+        stopping: Stopping::default(),
+    })
+}

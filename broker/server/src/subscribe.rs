@@ -1,0 +1,283 @@
+//! One subscription's stream: asks its cursor, hands the same bytes that lie in the ring to QUIC, waits for more.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::{Bytes, BytesMut};
+use felix_core::{Attach, Delivery, Room};
+use felix_store::{MIN_WINDOW_BYTES, SlowSubscriberPolicy, StreamSpec};
+use felix_wire::{Deliver, ErrorCode, Frame, Nanos, Refusal, Selection, SlowPolicy, Subscribe, Subscribed};
+use quinn::SendStream;
+use tokio::time;
+
+use crate::{
+    broker::Broker,
+    connection::{Refused, encode, refuse, unknown_stream},
+    frames::{FrameError, FrameReader},
+    shard::Attached,
+    streams::Stream,
+};
+
+/// Bytes of batches that are handed to QUIC at once. While QUIC has no room they are pinned beside the window.
+const MAX_WRITE_BYTES: u64 = 256 << 10;
+/// About what stands before a batch: frame head, range, selection length.
+const HEAD_BYTES: usize = 32;
+/// Largest frame that a subscriber sends after the first: credit.
+const MAX_CREDIT_FRAME_BYTES: usize = 1 << 10;
+/// A subscription that makes publishers wait has to take [`MAX_WRITE_BYTES`] in this time: a floor of 13 kB/s. Shorter
+/// than the time after which clients give up a publish.
+const BLOCKING_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Serves a subscription until its stream ends.
+pub(crate) async fn serve(
+    broker: Arc<Broker>,
+    request: Subscribe,
+    mut send: SendStream,
+    mut reader: FrameReader,
+) {
+    let opened = Subscription::open(&broker, &request);
+    let (mut subscription, subscribed) = match opened {
+        Ok(opened) => opened,
+        Err(refused) => return refuse(send, reader.stream(), refused).await,
+    };
+    let Some(_counted) = broker.subscriptions.enter() else {
+        let refused = Refused::new(
+            ErrorCode::TooManySubscriptions,
+            "the broker has as many subscriptions as it may",
+        );
+        return refuse(send, reader.stream(), refused).await;
+    };
+    if send
+        .write_chunk(encode(&Frame::Subscribed(subscribed)))
+        .await
+        .is_err()
+    {
+        return;
+    }
+    let ended = subscription.stream.ended().clone();
+    let served = tokio::select! {
+        served = subscription.serve(&mut send, &mut reader) => served,
+        () = ended.cancelled() => Err(Refused::new(ErrorCode::StreamEnded, "the stream was deleted")),
+    };
+    // The place in the shard is given up first: publishers may be waiting for it.
+    drop(subscription);
+    match served {
+        Ok(()) => {
+            send.finish().ok();
+        }
+        Err(refused) => {
+            let draining = refused.refusal.code == ErrorCode::ShuttingDown;
+            send.write_chunk(encode(&refused.frame())).await.ok();
+            send.finish().ok();
+            if draining {
+                // What was delivered shall arrive before the connection is closed.
+                send.stopped().await.ok();
+            }
+        }
+    }
+}
+
+/// A subscription on one shard.
+struct Subscription {
+    broker: Arc<Broker>,
+    stream: Arc<Stream>,
+    attached: Attached,
+    policy: SlowPolicy,
+    /// Bytes that may be sent in all; `None` for no limit but QUIC's.
+    credit: Option<u64>,
+    sent: u64,
+    /// Kept for its allocation.
+    deliveries: Vec<Delivery>,
+}
+
+impl Subscription {
+    fn open(broker: &Arc<Broker>, request: &Subscribe) -> Result<(Self, Subscribed), Refused> {
+        if broker.stopping.subscriptions.is_cancelled() {
+            return Err(Refused::new(ErrorCode::ShuttingDown, "the broker stops"));
+        }
+        let stream = broker
+            .catalogue
+            .streams()
+            .get(&request.stream)
+            .ok_or_else(|| unknown_stream(&request.stream))?;
+        let unknown_shard = || {
+            let message = format!("stream {} has {} shards", request.stream, stream.shards().len());
+            Refused::new(ErrorCode::UnknownShard, message)
+        };
+        let shard = stream.shard(request.shard).ok_or_else(unknown_shard)?;
+        let (policy, window) = terms(request, &stream.spec())?;
+        let attach = Attach {
+            start: request.start,
+            incarnation: request.incarnation,
+            policy,
+            window,
+        };
+        let (attached, from) = shard.attach(attach).map_err(|error| {
+            let message = error.to_string();
+            Refused::with_detail(Refusal::from(error), message)
+        })?;
+        stream.note_policy(policy);
+        let subscribed = Subscribed {
+            incarnation: stream.incarnation(),
+            from,
+            policy,
+            window,
+        };
+        let subscription = Self {
+            broker: Arc::clone(broker),
+            stream,
+            attached,
+            policy,
+            credit: (request.credit > 0).then_some(request.credit),
+            sent: 0,
+            deliveries: Vec::new(),
+        };
+        Ok((subscription, subscribed))
+    }
+
+    /// Delivers until the subscriber leaves or the broker stops.
+    async fn serve(&mut self, send: &mut SendStream, reader: &mut FrameReader) -> Result<(), Refused> {
+        let shard = Arc::clone(self.attached.shard());
+        let broker = Arc::clone(&self.broker);
+        loop {
+            let frame = reader.control(MAX_CREDIT_FRAME_BYTES);
+            tokio::pin!(frame);
+            let frame = loop {
+                if self.deliver(send).await?.is_some() {
+                    continue;
+                }
+                // What comes between this registration and the second look is seen by one of both.
+                let woken = shard.readers.notified();
+                tokio::pin!(woken);
+                woken.as_mut().enable();
+                if self.deliver(send).await?.is_some() {
+                    continue;
+                }
+                tokio::select! {
+                    () = woken => {}
+                    frame = &mut frame => break frame,
+                    () = broker.stopping.subscriptions.cancelled() => {
+                        return Err(Refused::new(ErrorCode::ShuttingDown, "the broker stops"));
+                    }
+                }
+            };
+            match frame {
+                Ok(Frame::Credit(more)) => self.credit = self.credit.map(|limit| limit.max(more.limit)),
+                Ok(other) => {
+                    let message = format!(
+                        "a {:?} frame has no place on a subscription's stream",
+                        other.kind()
+                    );
+                    return Err(Refused::new(ErrorCode::ProtocolViolation, message));
+                }
+                Err(FrameError::End | FrameError::Read(_)) => return Ok(()),
+                Err(error @ (FrameError::Cut | FrameError::Decode(_))) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Sends what can be sent at once; `None` if there was nothing.
+    async fn deliver(&mut self, send: &mut SendStream) -> Result<Option<()>, Refused> {
+        let credit = self.credit.map_or(MAX_WRITE_BYTES, |limit| {
+            limit.saturating_sub(self.sent).min(MAX_WRITE_BYTES)
+        });
+        if credit > 0 {
+            self.attached.poll(credit, &mut self.deliveries);
+        }
+        if self.deliveries.is_empty() {
+            return Ok(None);
+        }
+        let write = Write::of(self.deliveries.drain(..));
+        self.sent += write.chunks.iter().map(|chunk| chunk.len() as u64).sum::<u64>();
+        self.write(send, write).await?;
+        tokio::task::consume_budget().await;
+        Ok(Some(()))
+    }
+
+    async fn write(&self, send: &mut SendStream, mut write: Write) -> Result<(), Refused> {
+        let writing = send.write_all_chunks(&mut write.chunks);
+        tokio::pin!(writing);
+        loop {
+            match time::timeout(BLOCKING_TIMEOUT, &mut writing).await {
+                Ok(Ok(())) => break,
+                Ok(Err(error)) => return Err(Refused::new(ErrorCode::ProtocolViolation, error.to_string())),
+                Err(_) if self.holds_publishers_back() => {
+                    let message = "the subscription reads too slowly for a policy that makes publishers wait";
+                    return Err(Refused::new(ErrorCode::TooSlow, message));
+                }
+                Err(_) => {}
+            }
+        }
+        if let Some(oldest) = write.oldest {
+            let latency = self.broker.clock.now().0.saturating_sub(oldest.0);
+            self.broker
+                .metrics
+                .observe_delivered(write.records, write.bytes, latency);
+        }
+        Ok(())
+    }
+
+    fn holds_publishers_back(&self) -> bool {
+        self.policy == SlowPolicy::Block && self.attached.shard().room() == Room::Wait
+    }
+}
+
+/// What a write is made of.
+#[derive(Default)]
+struct Write {
+    chunks: Vec<Bytes>,
+    records: u64,
+    bytes: u64,
+    oldest: Option<Nanos>,
+}
+
+impl Write {
+    /// Puts the heads of all frames into one buffer; the batches follow theirs as they lie in the ring.
+    fn of(deliveries: impl ExactSizeIterator<Item = Delivery>) -> Self {
+        let mut write = Self {
+            chunks: Vec::with_capacity(2 * deliveries.len()),
+            ..Self::default()
+        };
+        let mut heads = BytesMut::with_capacity(HEAD_BYTES * deliveries.len());
+        for delivery in deliveries {
+            match delivery {
+                Delivery::Batch { from, to, batch } => {
+                    write.oldest.get_or_insert_with(|| batch.append_time());
+                    write.records += to.0 - from.0;
+                    write.bytes += batch.len() as u64;
+                    Deliver::encode_head(from, to, &Selection::All, batch.len(), &mut heads);
+                    write.chunks.push(heads.split().freeze());
+                    write.chunks.push(batch.into_bytes());
+                }
+                Delivery::Gap(gap) => {
+                    Frame::Gap(gap).encode(&mut heads);
+                    write.chunks.push(heads.split().freeze());
+                }
+            }
+        }
+        write
+    }
+}
+
+/// Policy and window in force: the subscription's own where it has some, else the stream's.
+fn terms(request: &Subscribe, spec: &StreamSpec) -> Result<(SlowPolicy, u64), Refused> {
+    let default = match spec.slow_subscriber.policy {
+        SlowSubscriberPolicy::DropNew => SlowPolicy::DropNew,
+        SlowSubscriberPolicy::DropOld => SlowPolicy::DropOld,
+        SlowSubscriberPolicy::Block => SlowPolicy::Block,
+    };
+    let policy = request.policy.unwrap_or(default);
+    if policy == SlowPolicy::Block && !spec.slow_subscriber.allow_block {
+        let message =
+            "the stream does not let subscriptions make publishers wait; set slowSubscriber.allowBlock";
+        return Err(Refused::new(ErrorCode::PolicyNotAllowed, message));
+    }
+    let window = if request.window == 0 {
+        spec.slow_subscriber.window_bytes
+    } else {
+        request.window
+    };
+    Ok((
+        policy,
+        window.clamp(MIN_WINDOW_BYTES.min(spec.ring_bytes), spec.ring_bytes),
+    ))
+}

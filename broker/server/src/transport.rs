@@ -1,0 +1,173 @@
+//! How QUIC behaves: datagram sizes, windows, time-outs, keys. Each figure has its reason beside it.
+
+use std::{fs, net::IpAddr, sync::Arc, time::Duration};
+
+use quinn::{
+    AckFrequencyConfig, EndpointConfig, IdleTimeout, MtuDiscoveryConfig, ServerConfig, TransportConfig,
+    VarInt,
+    crypto::rustls::{NoInitialCipherSuite, QuicServerConfig},
+};
+use ring::{hkdf, hmac};
+
+use crate::{
+    data_dir::QuicKeys,
+    memory::Budget,
+    tls::{self, Certificate},
+};
+
+/// Datagrams of loopback peers, guaranteed: the interface carries them, and a fixed size cannot be mistaken for a black
+/// hole. Twice the rate of 1,452 bytes; more gains little, and ten segments of GSO must fit one UDP datagram.
+const LOOPBACK_MTU: u16 = 4096;
+/// Every path carries this.
+const SAFE_MTU: u16 = 1200;
+/// Ten segments of GSO must fit the 65,507 bytes of a UDP datagram: above this, delivery stalls for good.
+const LARGEST_MTU: u16 = 6500;
+/// Headers of IPv6 and UDP.
+const IP_OVERHEAD: u16 = 48;
+/// Where no interface says more: what Ethernet carries.
+const USUAL_MTU: u16 = 1500 - IP_OVERHEAD;
+/// One acknowledgement for so many packets, and none later than after so long.
+const ACK_THRESHOLD: u32 = 20;
+const MAX_ACK_DELAY: Duration = Duration::from_millis(2);
+/// A peer that is silent for so long is gone. Short, so that each side notices soon that the other one died.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(12);
+/// Keeps quiet connections: three pings fit the idle time-out, and address translations last longer than one.
+const KEEP_ALIVE: Duration = Duration::from_secs(4);
+/// Publishers and subscriptions of one connection.
+const MAX_STREAMS: u32 = 4096;
+/// Windows of a connection: no less than a batch of usual size needs, no more than a fast path can use.
+const WINDOW_RANGE: (u64, u64) = (256 << 10, 8 << 20);
+/// A burst of clients of a former process is told at this rate that their connections are gone.
+const MIN_RESET_INTERVAL: Duration = Duration::from_micros(200);
+
+/// The endpoint's side: keys that outlive the process, and the largest datagram that is received.
+pub(crate) fn endpoint_config(keys: &QuicKeys) -> EndpointConfig {
+    let mut config = EndpointConfig::new(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, &keys.reset)));
+    config.min_reset_interval(MIN_RESET_INTERVAL);
+    // The bound is below what the type allows.
+    config.max_udp_payload_size(LARGEST_MTU).ok();
+    config
+}
+
+/// Server configurations for peers on this machine and elsewhere.
+#[derive(Clone)]
+pub(crate) struct ServerConfigs {
+    loopback: Arc<ServerConfig>,
+    elsewhere: Arc<ServerConfig>,
+}
+
+impl ServerConfigs {
+    pub(crate) fn new(certificate: Arc<Certificate>, keys: &QuicKeys) -> Result<Self, ConfigError> {
+        let mut tls = tls::server_config(certificate, felix_wire::ALPN)?;
+        tls.send_tls13_tickets = 0;
+        let crypto = Arc::new(QuicServerConfig::try_from(tls)?);
+        let token_key = Arc::new(hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(&keys.token));
+        let largest = largest_mtu();
+        let make = |transport| {
+            let mut config = ServerConfig::new(crypto.clone(), token_key.clone());
+            config.transport_config(Arc::new(transport));
+            Arc::new(config)
+        };
+        Ok(Self {
+            loopback: make(transport(LOOPBACK_MTU, LOOPBACK_MTU)),
+            elsewhere: make(transport(SAFE_MTU, largest)),
+        })
+    }
+
+    /// The configuration for a peer.
+    pub(crate) fn for_peer(&self, peer: IpAddr) -> Arc<ServerConfig> {
+        if peer.to_canonical().is_loopback() {
+            self.loopback.clone()
+        } else {
+            self.elsewhere.clone()
+        }
+    }
+
+    /// The configuration that the endpoint begins with; each connection gets the one of its peer.
+    pub(crate) fn any(&self) -> ServerConfig {
+        ServerConfig::clone(&self.elsewhere)
+    }
+}
+
+/// Why there is no server configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// TLS does not take the certificate or the protocol versions.
+    #[error("TLS configuration: {0}")]
+    Tls(#[from] rustls::Error),
+    /// TLS lacks the cipher suite that QUIC begins with.
+    #[error("TLS configuration: {0}")]
+    InitialSuite(#[from] NoInitialCipherSuite),
+}
+
+/// The windows of each of `connections`, in bytes: its part of the share, within bounds.
+pub(crate) fn window(share: u64, connections: usize) -> u64 {
+    (share / (connections as u64).max(1)).clamp(WINDOW_RANGE.0, WINDOW_RANGE.1)
+}
+
+/// Gives a connection its part of the budget.
+pub(crate) fn set_windows(connection: &quinn::Connection, budget: &Budget, connections: usize) {
+    connection.set_send_window(window(budget.send, connections));
+    let receive = VarInt::from_u64(window(budget.receive, connections)).unwrap_or(VarInt::MAX);
+    connection.set_receive_window(receive);
+}
+
+fn transport(smallest_mtu: u16, largest_mtu: u16) -> TransportConfig {
+    let mut discovery = MtuDiscoveryConfig::default();
+    discovery.upper_bound(largest_mtu);
+    let mut acks = AckFrequencyConfig::default();
+    acks.ack_eliciting_threshold(ACK_THRESHOLD.into())
+        .max_ack_delay(Some(MAX_ACK_DELAY));
+    let window = VarInt::from_u64(WINDOW_RANGE.1).unwrap_or(VarInt::MAX);
+    let mut transport = TransportConfig::default();
+    transport
+        .initial_mtu(smallest_mtu)
+        .min_mtu(smallest_mtu)
+        .mtu_discovery_config(Some(discovery))
+        .ack_frequency_config(Some(acks))
+        .max_idle_timeout(IdleTimeout::try_from(IDLE_TIMEOUT).ok())
+        .keep_alive_interval(Some(KEEP_ALIVE))
+        .max_concurrent_bidi_streams(MAX_STREAMS.into())
+        .max_concurrent_uni_streams(0u32.into())
+        .datagram_receive_buffer_size(None)
+        .stream_receive_window(window)
+        .receive_window(window)
+        .send_window(WINDOW_RANGE.1);
+    transport
+}
+
+/// The largest datagram that the machine's interfaces carry, the loopback apart; discovery finds what a path carries.
+fn largest_mtu() -> u16 {
+    let names = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
+    let others = names.filter(|entry| entry.file_name() != "lo");
+    let sizes = others.filter_map(|entry| {
+        fs::read_to_string(entry.path().join("mtu"))
+            .ok()?
+            .trim()
+            .parse::<u32>()
+            .ok()
+    });
+    let largest = sizes.max().map_or(USUAL_MTU, |mtu| {
+        u16::try_from(mtu).unwrap_or(u16::MAX).saturating_sub(IP_OVERHEAD)
+    });
+    largest.clamp(SAFE_MTU, LARGEST_MTU)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_segments_fit_a_datagram() {
+        assert!(10 * u32::from(LARGEST_MTU) <= 65_507);
+        assert!(LOOPBACK_MTU <= LARGEST_MTU);
+        assert!((SAFE_MTU..=LARGEST_MTU).contains(&largest_mtu()));
+    }
+
+    #[test]
+    fn windows_shrink_with_the_number_of_connections() {
+        assert_eq!(window(64 << 20, 0), 8 << 20);
+        assert_eq!(window(64 << 20, 32), 2 << 20);
+        assert_eq!(window(64 << 20, 100_000), 256 << 10);
+    }
+}
