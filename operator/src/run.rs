@@ -9,11 +9,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cluster,
+    benchmark, cluster,
     config::RunArgs,
     context::Context,
     http::{self, Readiness},
     metrics::Metrics,
+    stream,
 };
 
 /// The wait before the access check is tried again.
@@ -36,6 +37,7 @@ async fn run_until_stopped(args: RunArgs) -> anyhow::Result<()> {
 
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
+    let results = benchmark::Results::register(&mut registry);
     let readiness = Readiness::default();
     let context = Arc::new(Context::new(client().await?, &args, metrics));
     // Probes are answered until the work has come to its end.
@@ -56,7 +58,7 @@ async fn run_until_stopped(args: RunArgs) -> anyhow::Result<()> {
     let work = async {
         if wait_for_access(&context, &stop).await {
             readiness.set();
-            work(&context, &stop).await;
+            work(&context, results, &stop).await;
         }
     };
     tokio::select! {
@@ -96,7 +98,7 @@ fn stop_on_signal(stop: CancellationToken) -> std::io::Result<impl Future<Output
 /// Waits until every watched kind can be listed. False: the operator was stopped before.
 async fn wait_for_access(context: &Context, stop: &CancellationToken) -> bool {
     loop {
-        match cluster::check_access(context).await {
+        match check_access(context).await {
             Ok(()) => return true,
             Err(error) => tracing::error!(%error, "a watched kind cannot be listed; trying again"),
         }
@@ -107,7 +109,17 @@ async fn wait_for_access(context: &Context, stop: &CancellationToken) -> bool {
     }
 }
 
+async fn check_access(context: &Context) -> Result<(), kube::Error> {
+    cluster::check_access(context).await?;
+    stream::check_access(context).await?;
+    benchmark::check_access(context).await
+}
+
 /// Every controller, until `stop`; what is under way is finished.
-async fn work(context: &Arc<Context>, stop: &CancellationToken) {
-    cluster::run(context.clone(), stop.clone()).await;
+async fn work(context: &Arc<Context>, results: benchmark::Results, stop: &CancellationToken) {
+    tokio::join!(
+        cluster::run(context.clone(), stop.clone()),
+        stream::run(context.clone(), stop.clone()),
+        benchmark::run(context.clone(), results, stop.clone()),
+    );
 }

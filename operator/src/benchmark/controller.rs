@@ -19,7 +19,7 @@ use super::{
     verdict::{self, Evidence, Progress},
 };
 use crate::{
-    apply::{Desired, apply, delete_exactly, is_not_found},
+    apply::{Desired, apply, delete_unchanged, is_not_found},
     context::Context,
     controllers::Reconciler,
     names::FIELD_MANAGER,
@@ -136,7 +136,7 @@ impl BenchmarkReconciler {
         let api = self
             .context
             .api::<Job>(&benchmark.namespace().unwrap_or_default());
-        Ok(delete_exactly(&api, &job, PropagationPolicy::Background).await?)
+        Ok(delete_unchanged(&api, &job, PropagationPolicy::Background).await?)
     }
 
     /// Writes the status where it differs, and an event where the phase does.

@@ -5,3 +5,6 @@ mod dereference;
 mod document;
 mod plan;
 mod status;
+mod watch;
+
+pub(crate) use watch::{check_access, run};
