@@ -57,9 +57,16 @@ async fn lifecycle(
         "the definitions were made anew"
     );
 
-    // A release of another name takes over what the first one left.
+    // A release of another name gets by with what the first one left, or takes it over.
     chart
-        .helm(space, &["install", "two", chart.path()?])
+        .helm(
+            space,
+            &["install", "beside", chart.path()?, "--set", "crds.enabled=false"],
+        )
+        .await?;
+    chart.helm(space, &["uninstall", "beside", "--wait"]).await?;
+    chart
+        .helm(space, &["install", "two", chart.path()?, "--take-ownership"])
         .await
         .context("under another name")?;
 
