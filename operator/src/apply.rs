@@ -203,11 +203,35 @@ fn check_ours(live: &DynamicObject, desired: &Desired) -> Result<(), ApplyError>
     }
 }
 
-/// Deletes exactly the object that was read. An object that is gone already is fine.
+/// Deletes the object of this identity, whatever has become of it since it was read. One that is gone is fine.
 ///
 /// # Errors
-/// Where the API server refuses, for one because the object has changed since it was read.
-pub async fn delete_exactly<K>(
+/// Where the API server refuses, for one because another object has the name now.
+pub async fn delete_same<K>(
+    api: &Api<K>,
+    object: &K,
+    propagation: PropagationPolicy,
+) -> Result<(), kube::Error>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    delete(
+        api,
+        object,
+        propagation,
+        Preconditions {
+            uid: object.uid(),
+            resource_version: None,
+        },
+    )
+    .await
+}
+
+/// Deletes the object only if it is as it was read. One that is gone is fine.
+///
+/// # Errors
+/// Where the API server refuses, for one because the object has changed.
+pub async fn delete_unchanged<K>(
     api: &Api<K>,
     object: &K,
     propagation: PropagationPolicy,
@@ -219,11 +243,24 @@ where
         uid: object.uid(),
         resource_version: object.resource_version(),
     };
+    delete(api, object, propagation, preconditions).await
+}
+
+async fn delete<K>(
+    api: &Api<K>,
+    object: &K,
+    propagation: PropagationPolicy,
+    preconditions: Preconditions,
+) -> Result<(), kube::Error>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
     let params = DeleteParams {
         preconditions: Some(preconditions),
         propagation_policy: Some(propagation),
         ..DeleteParams::default()
     };
+    tracing::info!(object = %object.name_any(), kind = std::any::type_name::<K>(), "deleting");
     match api.delete(&object.name_any(), &params).await {
         Ok(_) => Ok(()),
         Err(error) if is_not_found(&error) => Ok(()),

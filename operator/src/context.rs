@@ -10,6 +10,15 @@ use crate::{
     metrics::Metrics,
 };
 
+/// Where one controller runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In every namespace.
+    Everywhere,
+    /// In this one.
+    Namespace(String),
+}
+
 /// Shared by all controllers.
 pub struct Context {
     /// The API server.
@@ -18,6 +27,8 @@ pub struct Context {
     pub scope: Scope,
     /// The operator's own namespace.
     pub operator_namespace: String,
+    /// The namespace of the ConfigMap with the largest UDP buffers.
+    pub udp_buffers_namespace: String,
     /// The broker image of FelixClusters that name none.
     pub broker_image: String,
     /// The image of benchmark Jobs.
@@ -41,6 +52,10 @@ impl Context {
             .unwrap_or_else(|| client.default_namespace().to_owned());
         Self {
             scope: Scope::new(&args.watch_namespaces, &operator_namespace),
+            udp_buffers_namespace: args
+                .udp_buffers_namespace
+                .clone()
+                .unwrap_or_else(|| operator_namespace.clone()),
             operator_namespace,
             broker_image: args.broker_image.clone(),
             bench_image: args.bench_image.clone(),
@@ -52,18 +67,31 @@ impl Context {
         }
     }
 
-    /// One access for each namespace that is looked after, or one for all.
+    /// Where controllers run: one for each namespace that is looked after, or one for all.
+    pub fn places(&self) -> Vec<Place> {
+        match &self.scope {
+            Scope::All => vec![Place::Everywhere],
+            Scope::Namespaces(names) => names.iter().cloned().map(Place::Namespace).collect(),
+        }
+    }
+
+    /// Access to a place.
+    pub fn api_in<K>(&self, place: &Place) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        match place {
+            Place::Everywhere => Api::all(self.client.clone()),
+            Place::Namespace(name) => self.api(name),
+        }
+    }
+
+    /// One access for each place.
     pub fn apis<K>(&self) -> Vec<Api<K>>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
-        match &self.scope {
-            Scope::All => vec![Api::all(self.client.clone())],
-            Scope::Namespaces(names) => names
-                .iter()
-                .map(|name| Api::namespaced(self.client.clone(), name))
-                .collect(),
-        }
+        self.places().iter().map(|place| self.api_in(place)).collect()
     }
 
     /// Access to one namespace.

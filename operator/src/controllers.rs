@@ -2,7 +2,7 @@
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
-use futures::{StreamExt as _, stream};
+use futures::StreamExt as _;
 use kube::{
     Api, Resource, ResourceExt,
     api::{ListParams, Patch, PatchParams},
@@ -177,7 +177,20 @@ pub fn ours() -> watcher::Config {
     watcher::Config::default().labels(&format!("{MANAGED_BY_LABEL}={FIELD_MANAGER}"))
 }
 
-/// Fails with what is missing unless the kind can be listed: a missing right must not look like an empty cluster.
+/// Also reconciles the root of each changed child; `root` reads it off the child.
+pub fn watch<K, R>(
+    controller: Controller<Guarded<R>>,
+    api: Api<K>,
+    root: fn(&K) -> Option<ObjectRef<Guarded<R>>>,
+) -> Controller<Guarded<R>>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+    R: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    controller.watches(api, ours(), move |child: K| root(&child))
+}
+
+/// Fails with what is missing unless the kind can be listed everywhere: a missing right must not look like emptiness.
 ///
 /// # Errors
 /// The API server's answer.
@@ -185,8 +198,8 @@ pub async fn check_access<K>(apis: Vec<Api<K>>) -> Result<(), kube::Error>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
-    stream::iter(apis)
-        .then(|api| async move { api.list_metadata(&ListParams::default().limit(1)).await.map(drop) })
-        .fold(Ok(()), |all, one| std::future::ready(all.and(one)))
-        .await
+    for api in apis {
+        api.list_metadata(&ListParams::default().limit(1)).await?;
+    }
+    Ok(())
 }

@@ -45,6 +45,10 @@ fn covers_list(field: &str, live: &[Value], desired: &[Value]) -> bool {
         .all(|d| live.iter().any(|l| same_entry(l, d) && covers_field("", l, d)))
 }
 
+fn is_empty_list(value: &Value) -> bool {
+    value.as_array().is_some_and(Vec::is_empty)
+}
+
 /// The value without fields that are null, which mean "absent".
 pub fn without_nulls(value: Value) -> Value {
     match value {
@@ -129,6 +133,7 @@ mod tests {
             &json!({ "rules": [{ "verbs": ["get"] }] }),
             &json!({ "rules": [] })
         ));
+        assert!(covers(&json!({ "rules": null }), &json!({ "rules": [] })));
         assert!(!covers(&json!({ "args": ["a", "b"] }), &json!({ "args": ["a"] })));
         assert!(!covers(
             &json!({ "containers": [{ "name": "a", "image": "x" }] }),

@@ -1,5 +1,6 @@
 //! Events on our objects: what happened, for people who look with `kubectl describe`.
 
+use felix_crds::{Condition, ConditionStatus};
 use kube::{
     Client, Resource,
     runtime::events::{Event, EventType, Recorder, Reporter},
@@ -39,6 +40,31 @@ impl Events {
     ) {
         self.publish(object, EventType::Warning, reason, note.into())
             .await;
+    }
+
+    /// Conditions that turned: those that hold now as normal events, those that do not as warnings.
+    pub async fn transitions<K>(&self, object: &K, before: &[Condition], after: &[Condition])
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        let same = |new: &Condition, old: &Condition| {
+            new.kind == old.kind && new.status == old.status && new.reason == old.reason
+        };
+        for condition in after
+            .iter()
+            .filter(|new| !before.iter().any(|old| same(new, old)))
+        {
+            let reason = format!("{}{}", condition.kind, condition.reason);
+            match condition.status {
+                ConditionStatus::False if condition.kind != "Progressing" => {
+                    self.warning(object, &reason, &condition.message).await;
+                }
+                ConditionStatus::True | ConditionStatus::False => {
+                    self.normal(object, &reason, &condition.message).await;
+                }
+                ConditionStatus::Unknown => {}
+            }
+        }
     }
 
     async fn publish<K>(&self, object: &K, type_: EventType, reason: &str, mut note: String)
