@@ -4,8 +4,8 @@
 offer_local() {
   cat >&2 <<'T'
 make demo brings up a Kubernetes of its own with dev/kube, which needs Linux (Debian or its kin) and root. Without them:
-  make demo CLUSTER=kind       a cluster made by kind (needs kind and Docker)
-  make demo CLUSTER=current    the cluster of your current context; it asks first
+  make demo CLUSTER=kind       a cluster made by kind (needs Linux, kind and Docker, not root)
+  make demo CLUSTER=current    the cluster of your current context, with images that it can pull; it asks first
   make demo-local              no Kubernetes: broker and benchmark in one process on loopback
 T
   local answer

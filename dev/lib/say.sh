@@ -8,8 +8,8 @@ fail() {
   exit 1
 }
 
-milliseconds() { # since an arbitrary point
-  local now=$EPOCHREALTIME
+milliseconds() { # since an arbitrary point; whole seconds where bash is older than 5 (macOS)
+  local now=${EPOCHREALTIME:-$(date +%s).000000}
   echo $((${now/[.,]/} / 1000))
 }
 seconds() { printf '%d.%d' "$(($1 / 1000))" "$(($1 % 1000 / 100))"; } # milliseconds
