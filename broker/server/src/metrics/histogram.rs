@@ -55,7 +55,10 @@ impl LatencyHistogram {
 
 impl EncodeMetric for LatencyHistogram {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let bounds = BOUNDS.iter().map(|bound| *bound as f64 / 1e9).chain([f64::MAX]);
+        let bounds = BOUNDS
+            .iter()
+            .map(|bound| *bound as f64 / 1e9)
+            .chain([f64::INFINITY]);
         let counts = self.0.counts.iter().map(|count| count.load(Relaxed));
         let buckets: Vec<(f64, u64)> = bounds.zip(counts).collect();
         let sum = self.0.sum_nanoseconds.load(Relaxed) as f64 / 1e9;

@@ -1,0 +1,120 @@
+//! A broker that is killed or told to stop comes back as itself, and its clients find out at once.
+
+#![allow(clippy::unwrap_used, reason = "a failed expectation is how a test fails")]
+
+mod support;
+
+use felix_client::{Delivery, ErrorKind, GapReason, Record};
+use hyper::Method;
+use serde_json::json;
+use support::{
+    STREAM,
+    http::Api,
+    next, next_number, number_of,
+    process::{Process, start, start_at},
+    publish, within,
+};
+
+fn api(process: &Process, directory: &std::path::Path) -> Api {
+    let token = std::fs::read_to_string(directory.join("admin/token")).unwrap();
+    Api {
+        address: process.admin,
+        ca_pem: process.ca_pem(),
+        token: token.trim().to_owned(),
+    }
+}
+
+async fn create_stream(api: &Api) {
+    let (status, answer) = api
+        .call(
+            Method::PUT,
+            &format!("/api/v1/streams/{STREAM}"),
+            Some(json!({"owner": "test"})),
+        )
+        .await;
+    assert_eq!(status, 201, "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_kill_streams_are_there_and_a_subscription_sees_a_new_life() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = start(directory.path(), None).await;
+    let first_api = api(&first, directory.path());
+    create_stream(&first_api).await;
+    let (_, identity) = first_api.call(Method::GET, "/api/v1/broker", None).await;
+    let client = first.client().await;
+    let mut subscription = within(client.subscribe(STREAM).open()).await.unwrap();
+    publish(&client, 0..3, 100).await;
+    for expected in 0..3 {
+        assert_eq!(next_number(&mut subscription).await, expected);
+    }
+    let addresses = first.addresses();
+    first.kill().await;
+
+    let second = start_at(directory.path(), addresses).await;
+    let second_api = api(&second, directory.path());
+    let (_, again) = second_api.call(Method::GET, "/api/v1/broker", None).await;
+    assert_eq!(again["clusterId"], identity["clusterId"]);
+    assert_eq!(again["brokerId"], identity["brokerId"]);
+    let Delivery::Gap(gap) = next(&mut subscription).await else {
+        panic!("the new life is not told")
+    };
+    assert_eq!(
+        (gap.reason, gap.from, gap.to),
+        (GapReason::FormerIncarnation, 3, None)
+    );
+    publish(&client, 10..11, 100).await;
+    let Delivery::Record(record) = next(&mut subscription).await else {
+        panic!("a second gap")
+    };
+    assert_eq!((record.offset, number_of(&record.value)), (0, 10));
+    second.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sigterm_delivers_what_is_stored_and_ends_with_success() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = start(directory.path(), None).await;
+    create_stream(&api(&process, directory.path())).await;
+    let client = process.client().await;
+    let mut subscription = within(client.subscribe(STREAM).open()).await.unwrap();
+    publish(&client, 0..1000, 1000).await;
+    let reading = tokio::spawn(async move {
+        for expected in 0..1000 {
+            assert_eq!(next_number(&mut subscription).await, expected);
+        }
+    });
+    let status = process.terminate().await;
+    assert!(status.success(), "{status}");
+    within(reading).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_publisher_goes_on_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = start(directory.path(), None).await;
+    create_stream(&api(&first, directory.path())).await;
+    let client = first.client().await;
+    let publisher = within(client.publisher(STREAM).open()).await.unwrap();
+    within(within(publisher.send(Record::new("before"))).await.unwrap())
+        .await
+        .unwrap();
+    let addresses = first.addresses();
+    assert!(first.terminate().await.success());
+    let second = start_at(directory.path(), addresses).await;
+    within(async {
+        loop {
+            // A record that is under way when the broker goes may be unknown, never silently lost.
+            let outcome = match publisher.send(Record::new("after")).await {
+                Ok(ack) => ack.await,
+                Err(error) => Err(error),
+            };
+            match outcome {
+                Ok(_) => return,
+                Err(error) => assert_ne!(error.kind(), ErrorKind::DoNotRetry, "{error}"),
+            }
+        }
+    })
+    .await;
+    assert!(second.terminate().await.success());
+}

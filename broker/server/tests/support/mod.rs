@@ -1,0 +1,104 @@
+//! What the tests of a whole broker share: an embedded broker with one stream, a client of it, a metric's value.
+
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "each test uses a part, and fails by panicking"
+)]
+
+pub(crate) mod http;
+pub(crate) mod process;
+
+use std::{future::Future, time::Duration};
+
+use felix_broker::{EmbeddedBroker, EmbeddedConfig, StreamSpec, embedded};
+use felix_client::{Client, Delivery, Gap, Record, Subscription};
+
+/// Longest wait for anything that is expected to happen.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// The stream that the tests use.
+pub(crate) const STREAM: &str = "orders";
+
+/// A broker with [`STREAM`], whose spec differs from the default by `change`.
+pub(crate) async fn broker_with(change: impl FnOnce(&mut StreamSpec)) -> EmbeddedBroker {
+    let broker = embedded(EmbeddedConfig::default()).await.unwrap();
+    let mut spec = StreamSpec::default();
+    change(&mut spec);
+    broker.create_stream(STREAM, spec).await.unwrap();
+    broker
+}
+
+/// A connected client.
+pub(crate) async fn client_of(broker: &EmbeddedBroker) -> Client {
+    let builder = Client::builder(&broker.addr().to_string()).ca_pem(broker.ca_pem());
+    within(builder.server_name("localhost").unwrap().connect())
+        .await
+        .unwrap()
+}
+
+/// Waits for something that is expected to happen.
+pub(crate) async fn within<T>(expected: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, expected).await.unwrap()
+}
+
+/// Publishes records of `bytes` bytes with the numbers of a range, one ack each, and waits for all acks.
+pub(crate) async fn publish(client: &Client, numbers: std::ops::Range<u64>, bytes: usize) {
+    let publisher = within(client.publisher(STREAM).open()).await.unwrap();
+    let mut acks = Vec::new();
+    for number in numbers {
+        let ack = within(publisher.send(Record::new(numbered(number, bytes))))
+            .await
+            .unwrap();
+        acks.push(ack);
+    }
+    for ack in acks {
+        within(ack).await.unwrap();
+    }
+    within(publisher.close()).await.unwrap();
+}
+
+/// A value of `bytes` bytes that begins with a number.
+pub(crate) fn numbered(number: u64, bytes: usize) -> Vec<u8> {
+    let mut value = vec![b'.'; bytes.max(8)];
+    value[..8].copy_from_slice(&number.to_le_bytes());
+    value
+}
+
+/// The number of a value.
+pub(crate) fn number_of(value: &[u8]) -> u64 {
+    u64::from_le_bytes(value[..8].try_into().unwrap())
+}
+
+/// What a subscription gives next.
+pub(crate) async fn next(subscription: &mut Subscription) -> Delivery {
+    within(subscription.next()).await.unwrap().unwrap()
+}
+
+/// The number of the next record; a gap is a failure.
+pub(crate) async fn next_number(subscription: &mut Subscription) -> u64 {
+    match next(subscription).await {
+        Delivery::Record(record) => number_of(&record.value),
+        Delivery::Gap(gap) => panic!("a gap where a record is expected: {gap:?}"),
+    }
+}
+
+/// Numbers of records in a row, and the gap that ends the row, if any comes before `last` does.
+pub(crate) async fn read_until(subscription: &mut Subscription, last: u64) -> (Vec<u64>, Option<Gap>) {
+    let mut numbers = Vec::new();
+    while numbers.last() != Some(&last) {
+        match next(subscription).await {
+            Delivery::Record(record) => numbers.push(number_of(&record.value)),
+            Delivery::Gap(gap) => return (numbers, Some(gap)),
+        }
+    }
+    (numbers, None)
+}
+
+/// The value of a series, or `None` if there is no such series.
+pub(crate) fn metric(text: &str, series: &str) -> Option<u64> {
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))?;
+    Some(line.parse::<f64>().unwrap() as u64)
+}
