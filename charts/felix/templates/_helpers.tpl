@@ -85,3 +85,14 @@ app.kubernetes.io/component: node-tuner
 {{- join "\n" (default (list .Release.Namespace) .Values.watchNamespaces | uniq | sortAlpha) -}}
 {{- end -}}
 {{- end -}}
+
+{{/* Where the operator keeps the largest UDP buffers that are asked for: with the node tuner, which mounts them. */}}
+{{- define "felix.buffersNamespace" -}}
+{{- ternary (include "felix.tunerNamespace" .) .Release.Namespace .Values.nodeTuner.enabled -}}
+{{- end -}}
+
+{{/* "true" where the operator needs a Role of its own for that, because no other one covers the namespace. */}}
+{{- define "felix.buffersRole" -}}
+{{- $watched := has (include "felix.buffersNamespace" .) (splitList "\n" (include "felix.watchedNamespaces" .)) -}}
+{{- if not (or (include "felix.watchesAll" .) $watched) -}}true{{- end -}}
+{{- end -}}

@@ -46,4 +46,8 @@ rights that stand here.
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]
+# Why a claim has no volume, or a StatefulSet no pod.
+- apiGroups: [""]
+  resources: [events]
+  verbs: [list]
 {{- end -}}
