@@ -9,10 +9,7 @@ use std::{
 use felix_crds::{FelixBenchmark, LatencyResult};
 use kube::{ResourceExt, runtime::reflector::Store};
 use prometheus_client::{
-    collector::Collector,
-    encoding::DescriptorEncoder,
-    metrics::MetricType,
-    registry::Registry,
+    collector::Collector, encoding::DescriptorEncoder, metrics::MetricType, registry::Registry,
 };
 
 use crate::controllers::Guarded;
@@ -42,7 +39,12 @@ impl Results {
         let stores = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let objects = stores.iter().flat_map(Store::state);
         let mut found: Vec<FelixBenchmark> = objects.filter_map(|object| object.0.clone().ok()).collect();
-        found.retain(|benchmark| benchmark.status.as_ref().is_some_and(|status| !status.rows.is_empty()));
+        found.retain(|benchmark| {
+            benchmark
+                .status
+                .as_ref()
+                .is_some_and(|status| !status.rows.is_empty())
+        });
         found.sort_by_key(|benchmark| (benchmark.namespace(), benchmark.name_any()));
         found
     }
@@ -99,25 +101,35 @@ fn encode(benchmarks: &[FelixBenchmark], mut encoder: DescriptorEncoder<'_>) -> 
     let help = "Time from publish to delivery by quantile";
     let mut latency = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for (benchmark, row) in rows() {
-        for (quantile, nanoseconds) in
-            [("0.5", row.p50_nanoseconds), ("0.99", row.p99_nanoseconds), ("0.999", row.p999_nanoseconds)]
-        {
+        for (quantile, nanoseconds) in [
+            ("0.5", row.p50_nanoseconds),
+            ("0.99", row.p99_nanoseconds),
+            ("0.999", row.p999_nanoseconds),
+        ] {
             let mut labels = labels(benchmark, row);
             labels.push(("quantile", quantile.to_owned()));
-            latency.encode_family(&labels)?.encode_gauge(&seconds(nanoseconds))?;
+            latency
+                .encode_family(&labels)?
+                .encode_gauge(&seconds(nanoseconds))?;
         }
     }
     for metric in &ROW_METRICS {
         let mut family = encoder.encode_descriptor(metric.name, metric.help, None, MetricType::Gauge)?;
         for (benchmark, row) in rows() {
-            family.encode_family(&labels(benchmark, row))?.encode_gauge(&(metric.value)(row))?;
+            family
+                .encode_family(&labels(benchmark, row))?
+                .encode_gauge(&(metric.value)(row))?;
         }
     }
     Ok(())
 }
 
 fn rows_of(benchmark: &FelixBenchmark) -> impl Iterator<Item = (&FelixBenchmark, &LatencyResult)> {
-    benchmark.status.iter().flat_map(|status| &status.rows).map(move |row| (benchmark, row))
+    benchmark
+        .status
+        .iter()
+        .flat_map(|status| &status.rows)
+        .map(move |row| (benchmark, row))
 }
 
 fn labels(benchmark: &FelixBenchmark, row: &LatencyResult) -> Vec<(&'static str, String)> {
@@ -151,7 +163,10 @@ mod tests {
             },
         }))
         .unwrap();
-        benchmark.status = Some(felix_crds::FelixBenchmarkStatus { rows, ..Default::default() });
+        benchmark.status = Some(felix_crds::FelixBenchmarkStatus {
+            rows,
+            ..Default::default()
+        });
         kube::core::DeserializeGuard(Ok(benchmark))
     }
 

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use felix_crds::{ConditionStatus, FelixStream};
+use felix_crds::FelixStream;
 use kube::{
     Resource, ResourceExt,
     api::{Patch, PatchParams},
@@ -65,7 +65,7 @@ impl StreamReconciler {
     async fn keep(&self, stream: &FelixStream, wanted: &ValidatedStream) -> Result<Outcome, ReconcileError> {
         let broker = match dereference::broker(&self.context, stream).await? {
             Broker::ClusterGone => return Ok(Outcome::ClusterMissing(stream.spec.cluster_ref.name.clone())),
-            Broker::NotYet(message) => return Ok(Outcome::ClusterNotReady(message)),
+            Broker::NotYet => return Ok(Outcome::ClusterNotReady(no_broker(stream))),
             Broker::At(broker) => broker,
         };
         match self.carry_out(stream, wanted, &broker).await {
@@ -151,20 +151,18 @@ impl StreamReconciler {
         }
         let broker = match dereference::broker(&self.context, stream).await? {
             Broker::ClusterGone => return self.remove_finalizer(stream).await,
-            Broker::NotYet(message) => Err(message),
-            Broker::At(broker) => Ok(broker),
+            Broker::NotYet => None,
+            Broker::At(broker) => Some(broker),
         };
         if dereference::namespace_ends(&self.context, &stream.namespace().unwrap_or_default()).await? {
             return self.remove_finalizer(stream).await;
         }
-        let done = match broker {
-            Ok(broker) => say_farewell(&plan::identify(stream), &broker).await,
-            Err(message) => {
-                self.write_status(stream, &Outcome::Leaving(leaving(&message)))
-                    .await?;
-                return Ok(Action::requeue(NOT_YET));
-            }
+        let Some(broker) = broker else {
+            self.write_status(stream, &Outcome::Leaving(leaving(&no_broker(stream))))
+                .await?;
+            return Ok(Action::requeue(NOT_YET));
         };
+        let done = say_farewell(&plan::identify(stream), &broker).await;
         if let Err(error) = done {
             self.write_status(stream, &Outcome::Leaving(leaving(&error.to_string())))
                 .await?;
@@ -224,30 +222,19 @@ impl StreamReconciler {
             Err(error) if is_not_found(&error) => return Ok(()),
             result => result?,
         };
-        let finding = outcome.finding();
-        if before
-            .conditions
-            .iter()
-            .any(|c| c.kind == finding.kind && c.reason == finding.reason)
-        {
-            return Ok(());
-        }
-        match finding.status {
-            ConditionStatus::True => {
-                self.context
-                    .events
-                    .normal(stream, finding.reason, finding.message)
-                    .await
-            }
-            ConditionStatus::False | ConditionStatus::Unknown => {
-                self.context
-                    .events
-                    .warning(stream, finding.reason, finding.message)
-                    .await;
-            }
-        }
+        self.context
+            .events
+            .transitions(stream, &before.conditions, &after.conditions)
+            .await;
         Ok(())
     }
+}
+
+fn no_broker(stream: &FelixStream) -> String {
+    format!(
+        "no broker of FelixCluster {} serves at present",
+        stream.spec.cluster_ref.name
+    )
 }
 
 /// What a broker's refusal means for the stream; a conflict is tried again at once, with a fresh look.

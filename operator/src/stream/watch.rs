@@ -27,13 +27,17 @@ pub(crate) async fn check_access(context: &Context) -> Result<(), kube::Error> {
 
 /// Keeps FelixStreams until `stop`.
 pub(crate) async fn run(context: Arc<Context>, stop: CancellationToken) {
-    let streams = context.apis::<Guarded<FelixStream>>().into_iter();
-    let controllers = streams.zip(context.apis::<Guarded<FelixCluster>>()).map(|(streams, clusters)| {
-        let controller = Controller::new(streams, watcher::Config::default());
+    let controllers = context.places().into_iter().map(|place| {
+        let controller = Controller::new(context.api_in(&place), watcher::Config::default());
         let store = controller.store();
-        let controller =
-            controller.watches(clusters, watcher::Config::default(), move |cluster| of_cluster(&store, &cluster));
-        controllers::run(controller, StreamReconciler { context: context.clone() }, context.clone(), stop.clone())
+        let clusters = context.api_in::<Guarded<FelixCluster>>(&place);
+        let controller = controller.watches(clusters, watcher::Config::default(), move |cluster| {
+            of_cluster(&store, &cluster)
+        });
+        let reconciler = StreamReconciler {
+            context: context.clone(),
+        };
+        controllers::run(controller, reconciler, context.clone(), stop.clone())
     });
     join_all(controllers).await;
 }
@@ -47,5 +51,8 @@ fn of_cluster(
         stream.namespace() == cluster.namespace() && stream.spec.cluster_ref.name == cluster.name_any()
     };
     let objects = store.state().into_iter();
-    objects.filter(|object| object.0.as_ref().is_ok_and(names_it)).map(|object| ObjectRef::from_obj(&*object)).collect()
+    objects
+        .filter(|object| object.0.as_ref().is_ok_and(names_it))
+        .map(|object| ObjectRef::from_obj(&*object))
+        .collect()
 }
