@@ -1,4 +1,5 @@
 //! The rules of producer sequences, one by one.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod support;
 

@@ -235,12 +235,18 @@ pub struct Batch {
 impl Batch {
     /// Checks header, both checksums and the records' bounds as far as the header tells them.
     pub fn check(bytes: Bytes) -> Result<Self, BatchError> {
-        read_header(&bytes)?;
+        let header = read_header(&bytes)?;
         check_payload(&bytes)?;
         if usize::from(read_u16(&bytes, at::HEADER_LEN)) != HEADER_LEN
             || read_u32(&bytes, at::HEADER_CHECKSUM) != header_checksum(&bytes)
         {
             return Err(BatchError::HeaderChecksum);
+        }
+        if read_u64(&bytes, at::BASE_OFFSET)
+            .checked_add(header.offsets())
+            .is_none()
+        {
+            return Err(BatchError::Count);
         }
         Ok(Self { bytes })
     }

@@ -1,4 +1,5 @@
 //! What is put into a batch comes out of it, before and after its stamp; what was damaged is noticed.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use bytes::BytesMut;
 use felix_wire::{
@@ -215,4 +216,24 @@ fn a_retry_is_the_same_bytes() {
         sealed.clone().frame().as_ptr(),
         "not even a copy"
     );
+}
+
+#[test]
+fn a_batch_that_ends_beyond_the_last_offset_is_refused() {
+    let made = Made {
+        timestamp: 1,
+        key: None,
+        headers: Vec::new(),
+        value: vec![0],
+    };
+    let sealed = seal(&[made.clone(), made]);
+    let at = |base_offset| {
+        let stamped = receive(&sealed.batch()).unwrap().stamp(&Stamp {
+            base_offset,
+            ..stamp()
+        });
+        Batch::check(stamped.into_bytes()).map(|batch| batch.next_offset())
+    };
+    assert_eq!(at(Offset(u64::MAX - 2)), Ok(Offset(u64::MAX)));
+    assert_eq!(at(Offset(u64::MAX - 1)), Err(BatchError::Count));
 }

@@ -1,4 +1,5 @@
 //! Every frame decodes to what was encoded; hostile bytes are refused without a panic; unknown optional frames are skipped.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use bytes::{Bytes, BytesMut};
 use felix_wire::{
@@ -116,14 +117,11 @@ fn publishing() -> impl Strategy<Value = Frame> {
     ]
 }
 
-fn subscribing() -> impl Strategy<Value = Frame> {
-    let policy = || select(vec![SlowPolicy::Block, SlowPolicy::DropNew, SlowPolicy::DropOld]);
-    let start = prop_oneof![
-        Just(Start::Latest),
-        Just(Start::Earliest),
-        any::<u64>().prop_map(|offset| Start::Offset(Offset(offset))),
-        any::<u64>().prop_map(|time| Start::Time(Nanos(time))),
-    ];
+fn range() -> impl Strategy<Value = (Offset, Offset)> {
+    (0..u64::MAX / 2, 1..u64::MAX / 2).prop_map(|(from, length)| (Offset(from), Offset(from + length)))
+}
+
+fn gap() -> impl Strategy<Value = Frame> {
     let reason = select(vec![
         GapReason::DropNew,
         GapReason::DropOld,
@@ -136,8 +134,24 @@ fn subscribing() -> impl Strategy<Value = Frame> {
         any::<u64>().prop_map(Lost::AtMost),
         Just(Lost::Unknown),
     ];
-    let range =
-        (0..u64::MAX / 2, 1..u64::MAX / 2).prop_map(|(from, length)| (Offset(from), Offset(from + length)));
+    (range(), any::<bool>(), reason, lost).prop_map(|((from, to), closed, reason, lost)| {
+        Frame::Gap(Gap {
+            from,
+            to: closed.then_some(to),
+            reason,
+            lost,
+        })
+    })
+}
+
+fn subscribing() -> impl Strategy<Value = Frame> {
+    let policy = || select(vec![SlowPolicy::Block, SlowPolicy::DropNew, SlowPolicy::DropOld]);
+    let start = prop_oneof![
+        Just(Start::Latest),
+        Just(Start::Earliest),
+        any::<u64>().prop_map(|offset| Start::Offset(Offset(offset))),
+        any::<u64>().prop_map(|time| Start::Time(Nanos(time))),
+    ];
     let selection = prop_oneof![
         Just(Selection::All),
         vec(0..1000_u32, 0..50).prop_map(|mut indices| {
@@ -175,7 +189,7 @@ fn subscribing() -> impl Strategy<Value = Frame> {
                 window,
             })
         }),
-        (range.clone(), selection, payload()).prop_map(|((from, to), selection, batch)| {
+        (range(), selection, payload()).prop_map(|((from, to), selection, batch)| {
             Frame::Deliver(Deliver {
                 from,
                 to,
@@ -183,14 +197,7 @@ fn subscribing() -> impl Strategy<Value = Frame> {
                 batch,
             })
         }),
-        (range, any::<bool>(), reason, lost).prop_map(|((from, to), closed, reason, lost)| {
-            Frame::Gap(Gap {
-                from,
-                to: closed.then_some(to),
-                reason,
-                lost,
-            })
-        }),
+        gap(),
         any::<u64>().prop_map(|limit| Frame::Credit(Credit { limit })),
     ]
 }

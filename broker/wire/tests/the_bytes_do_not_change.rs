@@ -1,5 +1,6 @@
 //! Stored bytes of every frame and of four kinds of batch: what was written once is read for ever, and written the same.
 //! The files hold hexadecimal digits; a file that a new frame lacks is to be made from the failure's message.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::fmt::Write;
 use std::fs;

@@ -1,4 +1,5 @@
 //! The table of errors in the page on the wire is the table in the code.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use felix_wire::ErrorCode;
 
