@@ -7,6 +7,7 @@ use quinn::{
     VarInt,
     crypto::rustls::{NoInitialCipherSuite, QuicServerConfig},
 };
+use quinn_proto::HashedConnectionIdGenerator;
 use ring::{hkdf, hmac};
 
 use crate::{
@@ -42,7 +43,13 @@ const MIN_RESET_INTERVAL: Duration = Duration::from_micros(200);
 
 /// The endpoint's side: keys that outlive the process, and the largest datagram that is received.
 pub(crate) fn endpoint_config(keys: &QuicKeys) -> EndpointConfig {
-    let mut config = EndpointConfig::new(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, &keys.reset)));
+    let reset_key = hmac::Key::new(hmac::HMAC_SHA256, &keys.reset);
+    // A process answers packets of a connection it does not know only if it could have given out the connection's id.
+    let mut id_key = [0; 8];
+    id_key.copy_from_slice(&hmac::sign(&reset_key, b"connection ids").as_ref()[..8]);
+    let id_key = u64::from_le_bytes(id_key);
+    let mut config = EndpointConfig::new(Arc::new(reset_key));
+    config.cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(id_key)));
     config.min_reset_interval(MIN_RESET_INTERVAL);
     // The bound is below what the type allows.
     config.max_udp_payload_size(LARGEST_MTU).ok();
