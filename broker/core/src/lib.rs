@@ -39,8 +39,8 @@
 //! - Nothing is delivered before the log has said that it is safe.
 //! - Deliveries and gaps of a cursor, put together, are all offsets from its start on, each once.
 //! - A record that a policy drops is counted once, at the moment it can no longer be delivered.
-//! - The ring is within its budget. Beside it a cursor holds at most its window, two batches, and as many bytes as unsafe
-//!   batches take from the ring.
+//! - The ring is within its budget. Beside it a cursor holds at most its window and two batches, and what it began behind
+//!   if the ring has since been made smaller.
 #![no_std]
 
 extern crate alloc;

@@ -45,11 +45,12 @@ pub struct ShardConfig {
 pub enum Publish {
     /// The batch was taken or refused; an [`Effect::Answer`] says which, now or later.
     Taken,
-    /// Publishers have to wait for readers or for the log. Try again after [`Effect::WakePublishers`].
+    /// The ring is full of what is not safe yet. Try again after [`Effect::WakePublishers`].
     Wait(IncomingBatch),
 }
 
-/// Whether a publisher may read its next batch.
+/// Whether a publisher may read its next batch. What has been read is in memory already and is taken, so publishers that
+/// read at the same time may together exceed by a batch each what a blocking subscription allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
     /// It may.
@@ -129,7 +130,7 @@ impl Shard {
                 };
                 self.answer(publisher, base.plus(records), Ok(ack), effects);
             }
-            Verdict::Next if !self.has_room_for(&batch) => {
+            Verdict::Next if !self.has_room_for(batch.len()) => {
                 self.publishers_wait = true;
                 return Publish::Wait(batch);
             }
@@ -157,6 +158,7 @@ impl Shard {
             return;
         };
         self.tail = safe;
+        self.let_go_beyond(self.config.ring_bytes);
         self.acks.release(safe.offset, effects);
         effects.push(Effect::WakeReaders);
         self.wake_publishers(effects);
@@ -187,7 +189,7 @@ impl Shard {
             return Err(AttachError::TooMany { limit });
         }
         let attach = Attach {
-            window: attach.window.clamp(1, self.config.ring_bytes),
+            window: attach.window.min(self.config.ring_bytes).max(1),
             ..attach
         };
         let (next, opening_gap) = begin(&attach, self.config.incarnation, &self.ring, self.tail)?;
@@ -224,17 +226,10 @@ impl Shard {
         self.cursors.dropped(&self.ring, self.tail)
     }
 
-    /// Changes the ring's budget. What lies beyond it is let go at once as far as it is safe, the rest as it becomes so.
+    /// Changes the ring's budget. What lies beyond it is let go, now or as soon as it is safe.
     pub fn set_ring_bytes(&mut self, ring_bytes: u64) {
         self.config.ring_bytes = ring_bytes;
-        while self.ring.bytes() > ring_bytes {
-            let Some(oldest) = self.ring.first() else { break };
-            if oldest.end.offset > self.tail.offset {
-                break;
-            }
-            self.cursors.keep(oldest, &self.ring, self.tail);
-            self.ring.pop_first();
-        }
+        self.let_go_beyond(ring_bytes);
     }
 
     /// The offset behind the last readable record.
@@ -274,8 +269,9 @@ impl Shard {
         })
     }
 
-    fn has_room_for(&mut self, batch: &IncomingBatch) -> bool {
-        self.room() == Room::Open && self.unsafe_bytes() + cost(batch.len()) <= self.config.ring_bytes
+    /// Whether the ring can take the batch by letting go of what is safe.
+    const fn has_room_for(&self, batch_len: usize) -> bool {
+        self.unsafe_bytes() + cost(batch_len) <= self.config.ring_bytes
     }
 
     /// Bytes that cannot be let go yet. When they are half of the ring, publishers wait: readers need the other half.
@@ -285,7 +281,7 @@ impl Shard {
 
     /// Gives the batch its place at the end, for which older ones may have to go.
     fn append(&mut self, batch: IncomingBatch, now: Nanos, effects: &mut Vec<Effect>) -> Offset {
-        self.make_room(cost(batch.len()));
+        self.let_go_beyond(self.config.ring_bytes - cost(batch.len()));
         self.last_append_time = self.last_append_time.max(now);
         let start = self.end;
         let batch = batch.stamp(&Stamp {
@@ -308,13 +304,12 @@ impl Shard {
         start.offset
     }
 
-    fn make_room(&mut self, bytes: u64) {
-        while self.ring.bytes() + bytes > self.config.ring_bytes {
-            let Some(oldest) = self.ring.first() else { break };
-            assert!(
-                oldest.end.offset <= self.tail.offset,
-                "only safe batches are let go"
-            );
+    /// Lets the oldest safe batches go until the ring holds at most `bytes`.
+    fn let_go_beyond(&mut self, bytes: u64) {
+        while self.ring.bytes() > bytes
+            && let Some(oldest) = self.ring.first()
+            && oldest.end.offset <= self.tail.offset
+        {
             self.cursors.keep(oldest, &self.ring, self.tail);
             self.ring.pop_first();
         }

@@ -5,7 +5,10 @@
 
 mod support;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Range,
+};
 
 use felix_core::{Attach, CursorId, Delivery, Effect, Publish, PublisherId, Room, Shard, answer_at_once};
 use felix_wire::{
@@ -16,7 +19,9 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use support::{LIFE, batch, cost, origin, shard};
 
+/// The ring's budget at first, and the smallest and largest one that it is changed to.
 const RING: u64 = 4_000;
+const RINGS: Range<u64> = 2_000..6_000;
 /// Three records of 300 bytes, their heads, the batch's header and its cost beside.
 const LARGEST_BATCH: u64 = 1_200;
 
@@ -42,6 +47,7 @@ enum Step {
         credit: u64,
     },
     Detach(Index),
+    Resize(u64),
 }
 
 #[derive(Clone, Debug)]
@@ -91,6 +97,7 @@ fn step() -> impl Strategy<Value = Step> {
         }),
         20 => (any::<Index>(), 0..3_000_u64).prop_map(|(cursor, credit)| Step::Poll { cursor, credit }),
         2 => any::<Index>().prop_map(Step::Detach),
+        2 => RINGS.prop_map(Step::Resize),
     ]
 }
 
@@ -123,6 +130,7 @@ struct Reader {
 struct World {
     shard: Shard,
     memory: bool,
+    ring: u64,
     history: Vec<Kept>,
     /// Batches of the history that are safe.
     safe: usize,
@@ -144,6 +152,7 @@ impl World {
         Self {
             shard: shard(RING),
             memory,
+            ring: RING,
             history: Vec::new(),
             safe: 0,
             let_go: 0,
@@ -189,11 +198,15 @@ impl World {
             } => self.attach(start, *policy, *window),
             Step::Poll { cursor, credit } => self.poll(cursor, *credit),
             Step::Detach(index) => self.detach(index),
+            Step::Resize(ring) => self.resize(*ring),
         }
         self.check();
     }
 
     fn publish(&mut self, producer: u128, kind: &Sent, records: u32, value_len: usize) {
+        if self.shard.room() == Room::Wait {
+            return;
+        }
         let epoch = self.epochs.get(&producer).copied().unwrap_or(1);
         let sent = self.sent.entry(producer).or_default();
         let next = sent
@@ -303,24 +316,38 @@ impl World {
             origin,
             batch: batch.clone(),
         });
-        self.let_go = self
+        self.let_go_beyond();
+    }
+
+    /// The ring keeps the newest batches that fit, and those that are not safe.
+    fn let_go_beyond(&mut self) {
+        let end = self.end().1;
+        let kept = self
             .history
-            .partition_point(|kept| end_bytes - kept.start_bytes > RING)
-            .max(self.let_go);
+            .partition_point(|kept| end - kept.start_bytes > self.ring);
+        self.let_go = self.let_go.max(kept.min(self.safe));
     }
 
-    /// Whether publishers have to wait, told from the whole history.
+    fn resize(&mut self, ring: u64) {
+        self.ring = ring;
+        self.shard.set_ring_bytes(ring);
+        self.let_go_beyond();
+        // Who waits for a ring that has become larger is woken by the log, which has yet to answer.
+        self.waiting &= self.no_room();
+    }
+
+    /// Whether a batch that has been read has to wait, told from the whole history.
     fn must_wait(&self, batch: &IncomingBatch) -> bool {
-        let not_safe = self.end().1 - self.tail().1;
-        self.no_room() || not_safe + cost(batch) > RING
+        self.end().1 - self.tail().1 + cost(batch) > self.ring
     }
 
+    /// Whether publishers have to wait before they read.
     fn no_room(&self) -> bool {
+        let (end, tail) = (self.end().1, self.tail().1);
         let blocks = |reader: &Reader| {
-            reader.policy == SlowPolicy::Block
-                && self.end().1 - reader.next_bytes >= reader.window + reader.head_start
+            reader.policy == SlowPolicy::Block && end - reader.next_bytes >= reader.window + reader.head_start
         };
-        !self.failed && (self.readers.iter().any(blocks) || self.end().1 - self.tail().1 > RING / 2)
+        !self.failed && (self.readers.iter().any(blocks) || end - tail > self.ring / 2)
     }
 
     fn sync(&mut self, index: &Index) {
@@ -336,6 +363,7 @@ impl World {
     fn see_safe(&mut self, safe: usize) {
         while self.safe < safe {
             self.safe += 1;
+            self.let_go_beyond();
             let tail = self.tail().1;
             let history = &self.history[..self.safe];
             for reader in self
@@ -443,6 +471,7 @@ impl World {
             .unwrap();
         assert_eq!(from, Offset(next));
         let head_start = tail_bytes - next_bytes;
+        let window = window.min(self.ring);
         self.readers.push(Reader {
             id,
             policy,
@@ -566,7 +595,8 @@ impl World {
             (self.shard.tail(), self.shard.end()),
             (Offset(self.tail().0), Offset(self.end().0))
         );
-        assert!(self.shard.ring_bytes() <= RING);
+        let unsafe_bytes = self.end().1 - self.tail().1;
+        assert!(self.shard.ring_bytes() <= self.ring.max(unsafe_bytes));
         let room = if self.no_room() { Room::Wait } else { Room::Open };
         assert_eq!(self.shard.room(), room);
         self.waiting |= room == Room::Wait;
@@ -580,14 +610,12 @@ impl World {
         }
         let counted = self.shard.dropped();
         assert_eq!([counted.drop_new, counted.drop_old], dropped);
-        // Beside the window a cursor may hold the batch that overflows it, the one that the ring let go for it, and what
-        // unsafe batches displaced.
-        let beside = if self.memory {
-            2 * LARGEST_BATCH
-        } else {
-            RING + 2 * LARGEST_BATCH
-        };
-        let windows: u64 = self.readers.iter().map(|reader| reader.window + beside).sum();
+        // Beside what it may lag, a cursor may hold the batch that overflows it and the one that the ring let go for that.
+        let allowed = self
+            .readers
+            .iter()
+            .map(|reader| reader.window + reader.head_start + 2 * LARGEST_BATCH);
+        let windows: u64 = allowed.sum();
         assert!(
             self.shard.pinned_bytes() <= windows,
             "cursors hold their windows and no more"

@@ -112,7 +112,7 @@ impl From<ErrorCode> for Refusal {
 /// The answer to one batch.
 pub type AckEntry = Result<Ack, Refusal>;
 
-/// Answers to batches: the n-th entry on a stream answers the n-th publish frame on it.
+/// Answers to batches, at most [`MAX_ACKS_PER_FRAME`]: the n-th entry on a stream answers the n-th publish frame on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acks(pub Vec<AckEntry>);
 
@@ -140,7 +140,11 @@ impl Acks {
     }
 
     pub(crate) fn encode(&self, out: &mut BytesMut) {
-        for entry in self.0.iter().take(MAX_ACKS_PER_FRAME) {
+        assert!(
+            self.0.len() <= MAX_ACKS_PER_FRAME,
+            "an acks frame holds {MAX_ACKS_PER_FRAME} entries"
+        );
+        for entry in &self.0 {
             let (code, reached, number) = match entry {
                 Ok(ack) => (0, reached_to_wire(ack.reached), ack.base_offset.0),
                 Err(refusal) => (refusal.code.to_wire(), 0, refusal.detail),
