@@ -48,8 +48,7 @@ all_components() {
 # The process that a file of "pid start-time" names, if it is still that one: process ids are used again.
 process_in() {
   local pid started stat
-  read -r pid started <"$1" 2>/dev/null || return 1
-  { read -r stat <"/proc/$pid/stat"; } 2>/dev/null || return 1
+  { read -r pid started <"$1" && read -r stat <"/proc/$pid/stat"; } 2>/dev/null || return 1
   # After the name, which ends at the last ")": state is field 1, start time field 20.
   read -ra stat <<<"${stat##*) }"
   [ "${stat[0]}" != Z ] && [ "${stat[19]}" = "$started" ] && echo "$pid"
@@ -97,13 +96,18 @@ check_alive() {
   done
 }
 
-# await WHAT COMMAND...: until it succeeds, for at most a minute; fails at once when any component has exited.
+# await WHAT COMMAND...: until it succeeds; fails at once when any component has exited. The deadline is for machines
+# without hardware virtualisation, where the API server takes minutes.
 await() {
-  local what=$1 deadline=$((SECONDS + 60))
+  local what=$1 told=$((SECONDS + 20)) deadline=$((SECONDS + 600))
   shift
   until "$@" >/dev/null 2>&1; do
     check_alive
-    ((SECONDS < deadline)) || fail "$what did not come up within 60 s; the logs are in $state/log"
+    ((SECONDS < deadline)) || fail "$what did not come up within ten minutes; the logs are in $state/log"
+    if ((SECONDS >= told)); then
+      say "kube: still waiting for $what"
+      told=$((SECONDS + 60))
+    fi
     sleep 0.1
   done
 }

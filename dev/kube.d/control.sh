@@ -79,11 +79,11 @@ launch_volume-reclaimer() {
 }
 
 api_is_ready() {
-  curl -fsS --max-time 5 --cacert "$state/pki/ca.crt" --cert "$state/pki/admin.crt" --key "$state/pki/admin.key" "https://$control_ip:6443/readyz"
+  curl -fsS --max-time 20 --cacert "$state/pki/ca.crt" --cert "$state/pki/admin.crt" --key "$state/pki/admin.key" "https://$control_ip:6443/readyz"
 }
 
-controllers_are_healthy() { in_fabric curl -fsk --max-time 5 https://127.0.0.1:10257/healthz; }
+controllers_are_healthy() { in_fabric curl -fsk --max-time 20 https://127.0.0.1:10257/healthz; }
 
-scheduler_is_healthy() { in_fabric curl -fsk --max-time 5 https://127.0.0.1:10259/healthz; }
+scheduler_is_healthy() { in_fabric curl -fsk --max-time 20 https://127.0.0.1:10259/healthz; }
 
-dns_is_ready() { curl -fsS --max-time 5 "http://$control_ip:8181/ready"; }
+dns_is_ready() { curl -fsS --max-time 20 "http://$control_ip:8181/ready"; }

@@ -83,7 +83,7 @@ Y
   start "kube-proxy-$n" "$bin/kube-proxy" --config "$file"
 }
 
-proxy_is_healthy() { in_node "$1" curl -fsS --max-time 5 http://127.0.0.1:10256/healthz; }
+proxy_is_healthy() { in_node "$1" curl -fsS --max-time 20 http://127.0.0.1:10256/healthz; }
 
 load_into() { ctr -a "$(socket_of "$1")" -n k8s.io images import "$2" >/dev/null; }
 
