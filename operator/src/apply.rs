@@ -10,20 +10,20 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    difference::{covers, hex_digest, without_nulls},
+    difference::{difference, hex_digest, without_nulls},
     names::{APPLIED_HASH, CLUSTER_LABEL, FIELD_MANAGER, MANAGED_BY_LABEL},
 };
 
 /// An object as it should be, of any kind.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Desired {
+pub(crate) struct Desired {
     resource: ApiResource,
     value: Value,
 }
 
 /// What applying did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// The object is as it should be; nothing was written.
     Unchanged,
     /// It was made.
@@ -34,7 +34,7 @@ pub enum Outcome {
 
 /// Why an object could not be applied.
 #[derive(Debug, thiserror::Error)]
-pub enum ApplyError {
+pub(crate) enum ApplyError {
     /// The API server refused or could not be reached.
     #[error("{object}: {source}")]
     Api {
@@ -70,7 +70,7 @@ impl Desired {
     ///
     /// # Errors
     /// Where the object cannot be written as JSON or has no name.
-    pub fn new<K>(object: &K) -> Result<Self, ApplyError>
+    pub(crate) fn new<K>(object: &K) -> Result<Self, ApplyError>
     where
         K: Resource<DynamicType = ()> + Serialize,
     {
@@ -95,12 +95,13 @@ impl Desired {
     }
 
     /// The object as JSON.
-    pub fn value(&self) -> &Value {
+    #[cfg(test)]
+    pub(crate) fn value(&self) -> &Value {
         &self.value
     }
 
     /// Kind and name, for messages.
-    pub fn label(&self) -> String {
+    pub(crate) fn label(&self) -> String {
         format!("{} {}", self.resource.kind, self.text("/metadata/name"))
     }
 
@@ -120,7 +121,7 @@ impl Desired {
 ///
 /// # Errors
 /// See [`ApplyError`].
-pub async fn apply(client: &Client, desired: &Desired) -> Result<Outcome, ApplyError> {
+pub(crate) async fn apply(client: &Client, desired: &Desired) -> Result<Outcome, ApplyError> {
     let api = desired.api(client.clone());
     let name = desired.text("/metadata/name");
     let failed = |source| ApplyError::Api {
@@ -137,9 +138,10 @@ pub async fn apply(client: &Client, desired: &Desired) -> Result<Outcome, ApplyE
         object: desired.label(),
         message: error.to_string(),
     })?;
-    if covers(&live_value, &desired.value) {
+    let Some(path) = difference(&live_value, &desired.value) else {
         return Ok(Outcome::Unchanged);
-    }
+    };
+    tracing::info!(object = %desired.label(), path, "differs");
     patch(&api, desired, live.resource_version())
         .await
         .map_err(failed)?;
@@ -207,7 +209,7 @@ fn check_ours(live: &DynamicObject, desired: &Desired) -> Result<(), ApplyError>
 ///
 /// # Errors
 /// Where the API server refuses, for one because another object has the name now.
-pub async fn delete_same<K>(
+pub(crate) async fn delete_same<K>(
     api: &Api<K>,
     object: &K,
     propagation: PropagationPolicy,
@@ -231,7 +233,7 @@ where
 ///
 /// # Errors
 /// Where the API server refuses, for one because the object has changed.
-pub async fn delete_unchanged<K>(
+pub(crate) async fn delete_unchanged<K>(
     api: &Api<K>,
     object: &K,
     propagation: PropagationPolicy,
@@ -269,17 +271,12 @@ where
 }
 
 /// Whether the API server says that the object does not exist.
-pub fn is_not_found(error: &kube::Error) -> bool {
+pub(crate) fn is_not_found(error: &kube::Error) -> bool {
     has_code(error, 404)
 }
 
-/// Whether the API server says that the object has changed, or exists already.
-pub fn is_conflict(error: &kube::Error) -> bool {
-    has_code(error, 409)
-}
-
 /// Whether the API server says that the operator may not do this.
-pub fn is_forbidden(error: &kube::Error) -> bool {
+pub(crate) fn is_forbidden(error: &kube::Error) -> bool {
     has_code(error, 403)
 }
 

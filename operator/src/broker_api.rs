@@ -21,7 +21,7 @@ const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// Where a broker's admin API is and how to prove both ends.
 #[derive(Clone)]
-pub struct BrokerApi {
+pub(crate) struct BrokerApi {
     address: SocketAddr,
     host: String,
     server_name: ServerName<'static>,
@@ -32,44 +32,44 @@ pub struct BrokerApi {
 /// What a broker says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct BrokerInfo {
+pub(crate) struct BrokerInfo {
     /// The cluster that its data directory is marked with.
-    pub cluster_id: String,
+    pub(crate) cluster_id: String,
     /// Its identity, from its data directory.
-    pub broker_id: String,
+    pub(crate) broker_id: String,
     /// Its version.
-    pub version: String,
+    pub(crate) version: String,
     /// Its UDP socket buffers.
-    pub udp_buffers: felix_crds::UdpBufferStatus,
+    pub(crate) udp_buffers: felix_crds::UdpBufferStatus,
 }
 
 /// The version of the catalogue after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct CatalogueVersion {
+pub(crate) struct CatalogueVersion {
     /// Rises with each change.
-    pub catalogue_version: u64,
+    pub(crate) catalogue_version: u64,
 }
 
 /// A refusal in the broker's own words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Refusal {
+pub(crate) struct Refusal {
     /// For machines, for example OwnedByAnother.
-    pub code: String,
+    pub(crate) code: String,
     /// For people.
-    pub message: String,
+    pub(crate) message: String,
     /// The field that is wrong, if one is.
-    pub field: Option<String>,
+    pub(crate) field: Option<String>,
     /// Who owns the stream, if that is the matter.
-    pub owner: Option<String>,
+    pub(crate) owner: Option<String>,
     /// The version of the catalogue, if that is the matter.
-    pub catalogue_version: Option<u64>,
+    pub(crate) catalogue_version: Option<u64>,
 }
 
 /// Why a request to a broker came to nothing.
 #[derive(Debug, thiserror::Error)]
-pub enum BrokerApiError {
+pub(crate) enum BrokerApiError {
     /// CA bundle, host name or token cannot be used.
     #[error("admin API of {host}: {message}")]
     Unusable {
@@ -103,7 +103,7 @@ impl BrokerApi {
     ///
     /// # Errors
     /// [`BrokerApiError::Unusable`].
-    pub fn new(
+    pub(crate) fn new(
         address: SocketAddr,
         host: &str,
         ca_bundle: &str,
@@ -141,7 +141,7 @@ impl BrokerApi {
     ///
     /// # Errors
     /// See [`BrokerApiError`].
-    pub async fn broker(&self) -> Result<BrokerInfo, BrokerApiError> {
+    pub(crate) async fn broker(&self) -> Result<BrokerInfo, BrokerApiError> {
         self.call(Method::GET, "/api/v1/broker", None::<&()>).await
     }
 
@@ -149,7 +149,7 @@ impl BrokerApi {
     ///
     /// # Errors
     /// See [`BrokerApiError`].
-    pub async fn stream<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, BrokerApiError> {
+    pub(crate) async fn stream<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, BrokerApiError> {
         match self.call(Method::GET, &stream_path(name, ""), None::<&()>).await {
             Ok(stream) => Ok(Some(stream)),
             Err(BrokerApiError::Refused { status: 404, .. }) => Ok(None),
@@ -157,19 +157,11 @@ impl BrokerApi {
         }
     }
 
-    /// Every stream.
-    ///
-    /// # Errors
-    /// See [`BrokerApiError`].
-    pub async fn streams<T: DeserializeOwned>(&self) -> Result<T, BrokerApiError> {
-        self.call(Method::GET, "/api/v1/streams", None::<&()>).await
-    }
-
     /// Makes or changes a stream.
     ///
     /// # Errors
     /// See [`BrokerApiError`].
-    pub async fn put_stream<B, T>(&self, name: &str, body: &B) -> Result<T, BrokerApiError>
+    pub(crate) async fn put_stream<B, T>(&self, name: &str, body: &B) -> Result<T, BrokerApiError>
     where
         B: Serialize + Sync,
         T: DeserializeOwned,
@@ -181,7 +173,7 @@ impl BrokerApi {
     ///
     /// # Errors
     /// See [`BrokerApiError`].
-    pub async fn delete_stream(
+    pub(crate) async fn delete_stream(
         &self,
         name: &str,
         owner: &str,
@@ -195,7 +187,7 @@ impl BrokerApi {
     ///
     /// # Errors
     /// See [`BrokerApiError`].
-    pub async fn release_stream(
+    pub(crate) async fn release_stream(
         &self,
         name: &str,
         owner: &str,

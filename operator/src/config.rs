@@ -93,7 +93,7 @@ pub struct TuneNodeArgs {
 
 /// Which namespaces are looked after.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub(crate) enum Scope {
     /// Every namespace.
     All,
     /// These.
@@ -102,7 +102,7 @@ pub enum Scope {
 
 impl Scope {
     /// From the setting; `own` is the operator's namespace.
-    pub fn new(watch_namespaces: &[String], own: &str) -> Self {
+    pub(crate) fn new(watch_namespaces: &[String], own: &str) -> Self {
         let mut names: Vec<String> = watch_namespaces
             .iter()
             .map(|n| n.trim().to_owned())

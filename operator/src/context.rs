@@ -12,7 +12,7 @@ use crate::{
 
 /// Where one controller runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub(crate) enum Place {
     /// In every namespace.
     Everywhere,
     /// In this one.
@@ -20,32 +20,32 @@ pub enum Place {
 }
 
 /// Shared by all controllers.
-pub struct Context {
+pub(crate) struct Context {
     /// The API server.
-    pub client: Client,
+    pub(crate) client: Client,
     /// Which namespaces are looked after.
-    pub scope: Scope,
+    pub(crate) scope: Scope,
     /// The operator's own namespace.
-    pub operator_namespace: String,
+    pub(crate) operator_namespace: String,
     /// The namespace of the ConfigMap with the largest UDP buffers.
-    pub udp_buffers_namespace: String,
+    pub(crate) udp_buffers_namespace: String,
     /// The broker image of FelixClusters that name none.
-    pub broker_image: String,
+    pub(crate) broker_image: String,
     /// The image of benchmark Jobs.
-    pub bench_image: String,
+    pub(crate) bench_image: String,
     /// The domain of this Kubernetes, for example cluster.local, where it is known.
-    pub cluster_domain: Option<String>,
+    pub(crate) cluster_domain: Option<String>,
     /// How often everything is looked at again although nothing changed.
-    pub resync: Duration,
+    pub(crate) resync: Duration,
     /// Events on our objects.
-    pub events: Events,
+    pub(crate) events: Events,
     /// Counters of the operator.
-    pub metrics: Metrics,
+    pub(crate) metrics: Metrics,
 }
 
 impl Context {
     /// From the settings; finds the operator's namespace and the cluster's domain where they are not set.
-    pub fn new(client: Client, args: &RunArgs, metrics: Metrics) -> Self {
+    pub(crate) fn new(client: Client, args: &RunArgs, metrics: Metrics) -> Self {
         let operator_namespace = args
             .operator_namespace
             .clone()
@@ -68,7 +68,7 @@ impl Context {
     }
 
     /// Where controllers run: one for each namespace that is looked after, or one for all.
-    pub fn places(&self) -> Vec<Place> {
+    pub(crate) fn places(&self) -> Vec<Place> {
         match &self.scope {
             Scope::All => vec![Place::Everywhere],
             Scope::Namespaces(names) => names.iter().cloned().map(Place::Namespace).collect(),
@@ -76,7 +76,7 @@ impl Context {
     }
 
     /// Access to a place.
-    pub fn api_in<K>(&self, place: &Place) -> Api<K>
+    pub(crate) fn api_in<K>(&self, place: &Place) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
@@ -87,7 +87,7 @@ impl Context {
     }
 
     /// One access for each place.
-    pub fn apis<K>(&self) -> Vec<Api<K>>
+    pub(crate) fn apis<K>(&self) -> Vec<Api<K>>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
@@ -95,7 +95,7 @@ impl Context {
     }
 
     /// Access to one namespace.
-    pub fn api<K>(&self, namespace: &str) -> Api<K>
+    pub(crate) fn api<K>(&self, namespace: &str) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {

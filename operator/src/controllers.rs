@@ -6,7 +6,7 @@ use futures::StreamExt as _;
 use kube::{
     Api, Resource, ResourceExt,
     api::{ListParams, Patch, PatchParams},
-    core::{DeserializeGuard, NamespaceResourceScope},
+    core::{DeserializeGuard, NamespaceResourceScope, PartialObjectMeta},
     runtime::{
         Controller,
         controller::{self, Action},
@@ -32,7 +32,7 @@ const CONCURRENCY: u16 = 8;
 const DEBOUNCE: Duration = Duration::from_millis(200);
 
 /// A kind that the operator keeps: what to do with one object of it.
-pub trait Reconciler: Send + Sync + 'static {
+pub(crate) trait Reconciler: Send + Sync + 'static {
     /// The kind.
     type Object: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
@@ -52,7 +52,7 @@ pub trait Reconciler: Send + Sync + 'static {
 }
 
 /// An object of ours, or what is left of one that cannot be read.
-pub type Guarded<K> = DeserializeGuard<K>;
+pub(crate) type Guarded<K> = DeserializeGuard<K>;
 
 /// What a running controller shares between its reconciles.
 struct Shared<R: Reconciler> {
@@ -62,7 +62,7 @@ struct Shared<R: Reconciler> {
 }
 
 /// Runs a controller until `stop`.
-pub async fn run<R: Reconciler>(
+pub(crate) async fn run<R: Reconciler>(
     controller: Controller<Guarded<R::Object>>,
     reconciler: R,
     context: Arc<Context>,
@@ -173,28 +173,28 @@ where
 }
 
 /// What is watched of child kinds: the objects that carry the operator's label.
-pub fn ours() -> watcher::Config {
+pub(crate) fn ours() -> watcher::Config {
     watcher::Config::default().labels(&format!("{MANAGED_BY_LABEL}={FIELD_MANAGER}"))
 }
 
-/// Also reconciles the root of each changed child; `root` reads it off the child.
-pub fn watch<K, R>(
+/// Also reconciles the root of each changed child; `root` reads it off the child's metadata, which is all that is read.
+pub(crate) fn watch<K, R>(
     controller: Controller<Guarded<R>>,
-    api: Api<K>,
-    root: fn(&K) -> Option<ObjectRef<Guarded<R>>>,
+    api: Api<PartialObjectMeta<K>>,
+    root: fn(&PartialObjectMeta<K>) -> Option<ObjectRef<Guarded<R>>>,
 ) -> Controller<Guarded<R>>
 where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+    K: Resource<DynamicType = ()> + Clone + Debug + Send + 'static,
     R: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
-    controller.watches(api, ours(), move |child: K| root(&child))
+    controller.watches(api, ours(), move |child| root(&child))
 }
 
 /// Fails with what is missing unless the kind can be listed everywhere: a missing right must not look like emptiness.
 ///
 /// # Errors
 /// The API server's answer.
-pub async fn check_access<K>(apis: Vec<Api<K>>) -> Result<(), kube::Error>
+pub(crate) async fn check_access<K>(apis: Vec<Api<K>>) -> Result<(), kube::Error>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {

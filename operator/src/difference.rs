@@ -16,33 +16,49 @@ const KEYED_LISTS: [(&str, &[&str]); 8] = [
     ("ownerReferences", &["uid"]),
 ];
 
-/// Whether everything that `desired` says is so in `live`. What `desired` does not say may be anything: defaults of
-/// the API server and fields of others are not a difference.
-pub fn covers(live: &Value, desired: &Value) -> bool {
-    covers_field("", live, desired)
+/// Where `live` is not what `desired` says: the path of the first difference. What `desired` does not say may be
+/// anything: defaults of the API server and fields of others are not a difference.
+pub(crate) fn difference(live: &Value, desired: &Value) -> Option<String> {
+    in_field("", live, desired).map(|path| path.join("."))
 }
 
-fn covers_field(field: &str, live: &Value, desired: &Value) -> bool {
+/// The path is built from its end.
+fn in_field(field: &str, live: &Value, desired: &Value) -> Option<Vec<String>> {
     match (live, desired) {
         (Value::Object(live), Value::Object(desired)) => desired
             .iter()
-            .all(|(key, value)| live.get(key).is_some_and(|l| covers_field(key, l, value))),
-        (Value::Array(live), Value::Array(desired)) => covers_list(field, live, desired),
-        (live, desired) => live == desired,
+            .find_map(|(key, value)| in_key(key, live.get(key), value)),
+        (Value::Array(live), Value::Array(desired)) => in_list(field, live, desired),
+        (live, desired) => (live != desired).then(Vec::new),
     }
 }
 
-fn covers_list(field: &str, live: &[Value], desired: &[Value]) -> bool {
+fn in_key(key: &str, live: Option<&Value>, desired: &Value) -> Option<Vec<String>> {
+    // The API server does not tell an empty list from none.
+    let inner = match live.filter(|live| !live.is_null()) {
+        None => (!is_empty_list(desired)).then(Vec::new),
+        Some(live) => in_field(key, live, desired),
+    };
+    inner.map(|path| [vec![key.to_owned()], path].concat())
+}
+
+fn in_list(field: &str, live: &[Value], desired: &[Value]) -> Option<Vec<String>> {
     if field == "finalizers" {
-        return desired.iter().all(|d| live.contains(d));
+        return (!desired.iter().all(|d| live.contains(d))).then(Vec::new);
     }
     let Some((_, keys)) = KEYED_LISTS.iter().find(|(name, _)| *name == field) else {
-        return live.len() == desired.len() && live.iter().zip(desired).all(|(l, d)| covers_field("", l, d));
+        if live.len() != desired.len() {
+            return Some(Vec::new());
+        }
+        return live.iter().zip(desired).find_map(|(l, d)| in_field("", l, d));
     };
     let same_entry = |l: &Value, d: &Value| keys.iter().all(|key| l.get(key) == d.get(key));
     desired
         .iter()
-        .all(|d| live.iter().any(|l| same_entry(l, d) && covers_field("", l, d)))
+        .find_map(|d| match live.iter().find(|l| same_entry(l, d)) {
+            Some(l) => in_field("", l, d),
+            None => Some(Vec::new()),
+        })
 }
 
 fn is_empty_list(value: &Value) -> bool {
@@ -50,7 +66,7 @@ fn is_empty_list(value: &Value) -> bool {
 }
 
 /// The value without fields that are null, which mean "absent".
-pub fn without_nulls(value: Value) -> Value {
+pub(crate) fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(map) => {
             let kept: Map<String, Value> = map
@@ -66,7 +82,7 @@ pub fn without_nulls(value: Value) -> Value {
 }
 
 /// A digest of the value that does not depend on the order of its keys: 32 hexadecimal digits.
-pub fn hex_digest(value: &Value) -> String {
+pub(crate) fn hex_digest(value: &Value) -> String {
     let mut context = Context::new(&SHA256);
     feed(&mut context, value);
     let digest = context.finish();
@@ -122,23 +138,51 @@ mod tests {
             },
             "status": {},
         });
-        assert!(covers(&live, &desired));
+        assert_eq!(difference(&live, &desired), None);
     }
 
     #[test]
     fn a_changed_value_a_missing_field_and_a_longer_plain_list_are_differences() {
-        assert!(!covers(&json!({ "a": 1 }), &json!({ "a": 2 })));
-        assert!(!covers(&json!({}), &json!({ "a": {} })));
-        assert!(!covers(
-            &json!({ "rules": [{ "verbs": ["get"] }] }),
-            &json!({ "rules": [] })
-        ));
-        assert!(covers(&json!({ "rules": null }), &json!({ "rules": [] })));
-        assert!(!covers(&json!({ "args": ["a", "b"] }), &json!({ "args": ["a"] })));
-        assert!(!covers(
-            &json!({ "containers": [{ "name": "a", "image": "x" }] }),
-            &json!({ "containers": [{ "name": "a", "image": "y" }] })
-        ));
+        for (live, desired, path) in [
+            (
+                json!({ "a": { "b": 1 } }),
+                json!({ "a": { "b": 2 } }),
+                Some("a.b"),
+            ),
+            (json!({}), json!({ "a": {} }), Some("a")),
+            (
+                json!({ "rules": [{ "verbs": ["get"] }] }),
+                json!({ "rules": [] }),
+                Some("rules"),
+            ),
+            (json!({ "rules": null }), json!({ "rules": [] }), None),
+            (
+                json!({ "args": ["a", "b"] }),
+                json!({ "args": ["a"] }),
+                Some("args"),
+            ),
+            (
+                json!({ "containers": [{ "name": "a", "image": "x" }, { "name": "b" }] }),
+                json!({ "containers": [{ "name": "a", "image": "y" }] }),
+                Some("containers.image"),
+            ),
+            (
+                json!({ "ports": [{ "port": 1 }] }),
+                json!({ "ports": [{ "port": 2 }] }),
+                Some("ports"),
+            ),
+            (
+                json!({ "finalizers": ["a", "b"] }),
+                json!({ "finalizers": ["b"] }),
+                None,
+            ),
+        ] {
+            assert_eq!(
+                difference(&live, &desired).as_deref(),
+                path,
+                "{live} against {desired}"
+            );
+        }
     }
 
     #[test]

@@ -13,16 +13,16 @@ const MAX_NOTE_BYTES: usize = 1000;
 
 /// Writes events. A failure to write one is logged and changes nothing else.
 #[derive(Clone)]
-pub struct Events(Recorder);
+pub(crate) struct Events(Recorder);
 
 impl Events {
     /// Writes with this client.
-    pub fn new(client: Client) -> Self {
+    pub(crate) fn new(client: Client) -> Self {
         Self(Recorder::new(client, Reporter::from(FIELD_MANAGER)))
     }
 
     /// Something happened as it should.
-    pub async fn normal<K: Resource<DynamicType = ()>>(
+    pub(crate) async fn normal<K: Resource<DynamicType = ()>>(
         &self,
         object: &K,
         reason: &str,
@@ -32,7 +32,7 @@ impl Events {
     }
 
     /// Something needs a look.
-    pub async fn warning<K: Resource<DynamicType = ()>>(
+    pub(crate) async fn warning<K: Resource<DynamicType = ()>>(
         &self,
         object: &K,
         reason: &str,
@@ -43,7 +43,7 @@ impl Events {
     }
 
     /// Conditions that turned: those that hold now as normal events, those that do not as warnings.
-    pub async fn transitions<K>(&self, object: &K, before: &[Condition], after: &[Condition])
+    pub(crate) async fn transitions<K>(&self, object: &K, before: &[Condition], after: &[Condition])
     where
         K: Resource<DynamicType = ()>,
     {

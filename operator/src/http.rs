@@ -21,11 +21,11 @@ use tokio_util::sync::CancellationToken;
 
 /// Whether the operator can do its work: every kind that it watches could be listed.
 #[derive(Clone, Debug, Default)]
-pub struct Readiness(Arc<AtomicBool>);
+pub(crate) struct Readiness(Arc<AtomicBool>);
 
 impl Readiness {
     /// From now on it can.
-    pub fn set(&self) {
+    pub(crate) fn set(&self) {
         self.0.store(true, Ordering::Release);
     }
 
@@ -44,7 +44,7 @@ struct Shown {
 ///
 /// # Errors
 /// Where the address cannot be bound.
-pub async fn serve(
+pub(crate) async fn serve(
     bind: SocketAddr,
     readiness: Readiness,
     registry: Arc<Registry>,

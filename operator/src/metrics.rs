@@ -26,7 +26,7 @@ struct ResultLabels {
 
 /// Counters and gauges of the operator.
 #[derive(Clone, Debug)]
-pub struct Metrics {
+pub(crate) struct Metrics {
     reconciles: Family<ResultLabels, Counter>,
     watch_errors: Family<KindLabel, Counter>,
     durations: Family<KindLabel, Histogram, fn() -> Histogram>,
@@ -35,7 +35,7 @@ pub struct Metrics {
 
 impl Metrics {
     /// Registers everything under `felix_operator_`.
-    pub fn register(registry: &mut Registry) -> Self {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             reconciles: Family::default(),
             watch_errors: Family::default(),
@@ -67,7 +67,7 @@ impl Metrics {
     }
 
     /// One reconcile ended.
-    pub fn observe_reconcile(&self, kind: &'static str, result: &'static str, took: Duration) {
+    pub(crate) fn observe_reconcile(&self, kind: &'static str, result: &'static str, took: Duration) {
         self.reconciles
             .get_or_create(&ResultLabels { kind, result })
             .inc();
@@ -77,12 +77,12 @@ impl Metrics {
     }
 
     /// A watch failed and is tried again.
-    pub fn observe_watch_error(&self, kind: &'static str) {
+    pub(crate) fn observe_watch_error(&self, kind: &'static str) {
         self.watch_errors.get_or_create(&KindLabel { kind }).inc();
     }
 
     /// Whether this replica does the work.
-    pub fn set_leader(&self, leads: bool) {
+    pub(crate) fn set_leader(&self, leads: bool) {
         self.leader.set(i64::from(leads));
     }
 }

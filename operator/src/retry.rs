@@ -13,7 +13,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Why a reconcile did not come to its end.
 #[derive(Debug, thiserror::Error)]
-pub enum ReconcileError {
+pub(crate) enum ReconcileError {
     /// The API server refused or could not be reached.
     #[error("Kubernetes API: {0}")]
     Kube(#[from] kube::Error),
@@ -36,7 +36,7 @@ pub enum ReconcileError {
 
 /// How often each object has failed in a row.
 #[derive(Debug)]
-pub struct Retries<K>(Mutex<HashMap<K, u32>>);
+pub(crate) struct Retries<K>(Mutex<HashMap<K, u32>>);
 
 impl<K> Default for Retries<K> {
     fn default() -> Self {
@@ -46,12 +46,12 @@ impl<K> Default for Retries<K> {
 
 impl<K: Eq + Hash> Retries<K> {
     /// Forgets the failures of an object.
-    pub fn succeeded(&self, key: &K) {
+    pub(crate) fn succeeded(&self, key: &K) {
         self.lock().remove(key);
     }
 
     /// Counts a failure and says when to try again. `jitter` is a random number from 0 to 1.
-    pub fn failed(&self, key: K, error: &ReconcileError, jitter: f64) -> Action {
+    pub(crate) fn failed(&self, key: K, error: &ReconcileError, jitter: f64) -> Action {
         if matches!(error, ReconcileError::Unreadable(_)) {
             return Action::await_change();
         }

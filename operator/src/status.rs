@@ -13,7 +13,7 @@ use serde_json::json;
 const STATUS_MANAGER: &str = "felix-operator-status";
 
 /// The time now, as conditions carry it: RFC 3339 in whole seconds.
-pub fn now() -> String {
+pub(crate) fn now() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
@@ -21,7 +21,7 @@ pub fn now() -> String {
 ///
 /// # Errors
 /// Where the API server refuses; an object of the same name but another identity is refused, too.
-pub async fn write<K, S>(
+pub(crate) async fn write<K, S>(
     api: &Api<K>,
     object: &K,
     before: Option<&S>,

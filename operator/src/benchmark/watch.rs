@@ -7,6 +7,7 @@ use futures::future::join_all;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{
     Resource, ResourceExt,
+    core::PartialObjectMeta,
     runtime::{
         Controller,
         reflector::{ObjectRef, Store},
@@ -46,8 +47,8 @@ pub(crate) async fn run(context: Arc<Context>, results: Results, stop: Cancellat
 fn controller(context: &Context, place: &Place) -> Controller<Guarded<FelixBenchmark>> {
     let controller = Controller::new(context.api_in(place), watcher::Config::default());
     let (by_stream, by_cluster) = (controller.store(), controller.store());
-    let controller = watch(controller, context.api_in::<Job>(place), of_run);
-    let controller = watch(controller, context.api_in::<Pod>(place), of_run);
+    let controller = watch(controller, context.api_in::<PartialObjectMeta<Job>>(place), of_run);
+    let controller = watch(controller, context.api_in::<PartialObjectMeta<Pod>>(place), of_run);
     let all = watcher::Config::default;
     controller
         .watches(

@@ -73,9 +73,6 @@ pub(crate) enum MaterialError {
     /// The system gave no random numbers.
     #[error("the system gave no random numbers")]
     Random,
-    /// A certificate that was just made cannot be read.
-    #[error("a new certificate cannot be read")]
-    Unreadable,
 }
 
 /// Decides what stays.

@@ -27,6 +27,7 @@ use k8s_openapi::api::{
 };
 use kube::{
     Resource, ResourceExt,
+    core::PartialObjectMeta,
     runtime::{Controller, controller::Action, reflector::ObjectRef, watcher},
 };
 use tokio::sync::Notify;
@@ -111,7 +112,7 @@ fn controller(context: &Context, place: &Place) -> Controller<Guarded<FelixClust
 }
 
 /// By the label, not by the owner: what outlives a cluster has none.
-fn cluster_of<K: Resource<DynamicType = ()>>(child: &K) -> Option<ObjectRef<Guarded<FelixCluster>>> {
+fn cluster_of<K: Resource<DynamicType = ()>>(child: &PartialObjectMeta<K>) -> Option<ObjectRef<Guarded<FelixCluster>>> {
     let cluster = child.labels().get(CLUSTER_LABEL)?;
     Some(ObjectRef::new(cluster).within(&child.namespace()?))
 }

@@ -7,8 +7,8 @@ use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api,
-    api::ObjectMeta,
-    runtime::{WatchStreamExt as _, metadata_watcher, reflector::Store, watcher},
+    api::{ObjectMeta, PartialObjectMeta},
+    runtime::{WatchStreamExt as _, reflector::Store, watcher},
 };
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -37,10 +37,10 @@ pub(crate) async fn keep(
             () = stop.cancelled() => return,
         }
     }
-    let api: Api<ConfigMap> = context.api(&context.udp_buffers_namespace);
+    let api: Api<PartialObjectMeta<ConfigMap>> = context.api(&context.udp_buffers_namespace);
     let this_one = watcher::Config::default().fields(&format!("metadata.name={UDP_BUFFERS_CONFIG_MAP}"));
     let mut touched = std::pin::pin!(
-        metadata_watcher(api, this_one)
+        watcher(api, this_one)
             .default_backoff()
             .touched_objects()
     );
