@@ -20,7 +20,7 @@ pub struct CursorId(pub(crate) u64);
 pub struct Attach {
     /// Where to begin.
     pub start: Start,
-    /// The life of the stream that an offset belongs to, 0 for any.
+    /// The life of the stream that the start belongs to, 0 for any.
     pub incarnation: Incarnation,
     /// What to do when it is slow.
     pub policy: SlowPolicy,
@@ -287,6 +287,20 @@ pub(crate) fn begin(
     tail: Mark,
 ) -> Result<(Mark, Option<Gap>), AttachError> {
     let earliest = ring.first().map_or(tail, |entry| entry.start).min_offset(tail);
+    if attach.incarnation != Incarnation::default() && attach.incarnation != life {
+        let from = if let Start::Offset(offset) = attach.start {
+            offset
+        } else {
+            Offset::ZERO
+        };
+        let gap = Gap {
+            from,
+            to: None,
+            reason: GapReason::FormerIncarnation,
+            lost: Lost::Unknown,
+        };
+        return Ok((earliest, Some(gap)));
+    }
     let wanted = match attach.start {
         Start::Latest => return Ok((tail, None)),
         Start::Earliest => return Ok((earliest, None)),
@@ -296,15 +310,6 @@ pub(crate) fn begin(
         }
         Start::Offset(wanted) => wanted,
     };
-    if attach.incarnation != Incarnation::default() && attach.incarnation != life {
-        let gap = Gap {
-            from: wanted,
-            to: None,
-            reason: GapReason::FormerIncarnation,
-            lost: Lost::Unknown,
-        };
-        return Ok((earliest, Some(gap)));
-    }
     if wanted > tail.offset {
         return Err(AttachError::StartBeyondEnd { end: tail.offset });
     }

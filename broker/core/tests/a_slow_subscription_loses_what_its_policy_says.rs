@@ -226,23 +226,24 @@ fn starts_are_found_in_the_ring() {
 fn an_offset_of_a_former_life_begins_the_present_one() {
     let mut stage = Stage::new();
     stage.publish(2);
-    let attach = |incarnation| Attach {
-        start: Start::Offset(Offset(1000)),
+    let thousand = Start::Offset(Offset(1000));
+    let attach = |start, incarnation| Attach {
+        start,
         incarnation,
         policy: SlowPolicy::DropNew,
         window: 1 << 16,
     };
-    assert!(stage.shard.attach(attach(LIFE)).is_err());
-    let (cursor, from) = stage.shard.attach(attach(Incarnation(6))).unwrap();
-    assert_eq!(from, Offset(0));
-    let gap = Gap {
-        from: Offset(1000),
-        to: None,
-        reason: GapReason::FormerIncarnation,
-        lost: Lost::Unknown,
-    };
-    assert_eq!(
-        stage.read(cursor),
-        [format!("{gap:?}"), "0..2".to_owned(), "2..4".to_owned()]
-    );
+    assert!(stage.shard.attach(attach(thousand, LIFE)).is_err());
+    for (start, gap_from) in [(thousand, 1000), (Start::Earliest, 0), (Start::Latest, 0)] {
+        let (cursor, from) = stage.shard.attach(attach(start, Incarnation(6))).unwrap();
+        assert_eq!(from, Offset(0));
+        let gap = Gap {
+            from: Offset(gap_from),
+            to: None,
+            reason: GapReason::FormerIncarnation,
+            lost: Lost::Unknown,
+        };
+        let told = [format!("{gap:?}"), "0..2".to_owned(), "2..4".to_owned()];
+        assert_eq!(stage.read(cursor), told);
+    }
 }

@@ -192,7 +192,7 @@ pub struct IncomingBatch {
 
 impl IncomingBatch {
     /// Checks everything that a broker answers for: header, lengths, payload checksum, and that each record can be
-    /// read and has at most `max_record_bytes` (key, headers and value together). A producer's batch is dense.
+    /// read and has at most `max_record_bytes` (see [`Record::size`](crate::Record::size)). A producer's batch is dense.
     pub fn check(bytes: BytesMut, max_record_bytes: usize) -> Result<Self, BatchError> {
         let header = read_header(&bytes)?;
         if header.control || !header.dense {

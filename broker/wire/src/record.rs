@@ -32,9 +32,9 @@ pub struct Record<'a> {
 }
 
 impl Record<'_> {
-    /// Bytes of key, headers and value as stored: what record limits are about.
+    /// Bytes of key, names and values of headers, and value: what record limits are about.
     pub fn size(&self) -> usize {
-        self.key.map_or(0, <[u8]>::len) + self.headers.bytes.len() + self.value.len()
+        self.key.map_or(0, <[u8]>::len) + self.headers.size + self.value.len()
     }
 }
 
@@ -52,6 +52,8 @@ pub struct Header<'a> {
 pub struct Headers<'a> {
     left: usize,
     bytes: &'a [u8],
+    /// Bytes of all names and values.
+    size: usize,
 }
 
 impl<'a> Iterator for Headers<'a> {
@@ -248,12 +250,15 @@ fn read_headers<'a>(payload: &'a [u8], at: &mut usize) -> Result<Headers<'a>, Re
         return Err(RecordError::HeaderCount);
     }
     let begin = *at;
+    let mut size = 0;
     for _ in 0..count {
-        read_header(payload, at)?;
+        let header = read_header(payload, at)?;
+        size += header.name.len() + header.value.len();
     }
     Ok(Headers {
         left: count as usize,
         bytes: &payload[begin..*at],
+        size,
     })
 }
 

@@ -69,7 +69,7 @@ pub struct Subscribe {
     pub shard: ShardId,
     /// Where to begin.
     pub start: Start,
-    /// The life of the stream that an offset belongs to, 0 for any. When it is over, a gap of reason
+    /// The life of the stream that the start belongs to, 0 for any. When it is over, a gap of reason
     /// [`GapReason::FormerIncarnation`] comes first and the present life from its earliest record on.
     pub incarnation: Incarnation,
     /// What to do when the subscriber is slow; `None` for the stream's default.
