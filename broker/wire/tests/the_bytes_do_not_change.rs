@@ -8,11 +8,12 @@ use std::path::Path;
 
 use bytes::{Bytes, BytesMut};
 use felix_wire::{
-    Ack, Acks, AuthMethod, Batch, BatchBuilder, Credit, Deliver, ErrorCode, ErrorFrame, FRAME_HEAD_LEN,
-    Frame, FrameHead, Gap, GapReason, GoAway, HEADER_LEN, Header, Hello, Incarnation, IncomingBatch, Lost,
-    MAX_FRAME_BYTES, Metadata, MetadataRequest, Nanos, Offset, OpenPublish, Origin, ProducerEpoch,
-    ProducerId, PublishOpened, Reached, Refusal, Selection, Sequence, ShardId, SlowPolicy, Stamp, Start,
-    StreamClass, StreamName, Subscribe, Subscribed, Term, Welcome,
+    Ack, Acks, AuthMethod, Batch, BatchBuilder, BatchError, Credit, DecodeError, Deliver, ErrorCode,
+    ErrorFrame, FRAME_HEAD_LEN, Frame, FrameHead, FrameKind, Gap, GapReason, GoAway, HEADER_LEN, Header,
+    Hello, Incarnation, IncomingBatch, Lost, MAX_BATCH_RECORDS, MAX_FRAME_BYTES, Metadata, MetadataRequest,
+    Nanos, Offset, OpenPublish, Origin, ProducerEpoch, ProducerId, PublishOpened, Reached, RecordError,
+    Refusal, Selection, Sequence, ShardId, SlowPolicy, Stamp, Start, StreamClass, StreamName, Subscribe,
+    Subscribed, Term, Welcome,
 };
 
 const LIFE: Incarnation = Incarnation(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10);
@@ -338,4 +339,46 @@ fn holes_and_control_batches_are_read() {
     for bytes in [with_holes(), control()] {
         assert!(IncomingBatch::check(BytesMut::from(&bytes[..]), 1 << 16).is_err());
     }
+}
+
+#[test]
+fn counts_and_offsets_that_contradict_each_other_are_refused() {
+    let read = |bytes: Bytes| {
+        let batch = Batch::check(bytes)?;
+        batch.records().try_for_each(|record| {
+            let error = |error| BatchError::Record { index: 0, error };
+            record.map(|_| ()).map_err(error)
+        })
+    };
+    let with = |at: usize, value: u8| {
+        let mut bytes = with_holes().to_vec();
+        bytes[at] = value;
+        read(again_checked(bytes))
+    };
+    let offset = Err(BatchError::Record {
+        index: 0,
+        error: RecordError::Offset,
+    });
+    assert_eq!(read(with_holes()), Ok(()));
+    assert_eq!(with(8, 0), Err(BatchError::Count), "no records");
+    assert_eq!(with(12, 1), Err(BatchError::Count), "more records than offsets");
+    assert_eq!(with(12, 5), offset, "the last record lies beyond the batch");
+    assert_eq!(
+        with(HEADER_LEN, 3),
+        offset,
+        "the second record lies before the first"
+    );
+}
+
+#[test]
+fn a_selection_of_more_records_than_a_batch_has_is_refused() {
+    let decode = |indices: &[u32]| {
+        let mut written = BytesMut::new();
+        deliver(with_holes(), Selection::of(indices.iter().copied())).encode(&mut written);
+        Frame::decode(FrameKind::Deliver, written.split_off(FRAME_HEAD_LEN).freeze()).map(|_| ())
+    };
+    assert_eq!(decode(&[0, MAX_BATCH_RECORDS - 1]), Ok(()));
+    let refused = Err(DecodeError::Value { field: "selection" });
+    assert_eq!(decode(&[MAX_BATCH_RECORDS]), refused);
+    assert_eq!(decode(&[1, MAX_BATCH_RECORDS]), refused);
 }
