@@ -39,21 +39,25 @@ pub(crate) fn status(before: &FelixBenchmarkStatus, findings: &Findings<'_>) -> 
         .job
         .and_then(|job| job.status.as_ref()?.start_time.as_ref())
     {
-        status.start_time = Some(started.0.to_string());
+        status.start_time = Some(rfc3339(started.0));
     }
     if progress.phase.is_final() && status.completion_time.is_none() {
-        status.completion_time = Some(ended(findings.job).unwrap_or(findings.now).to_string());
+        status.completion_time = Some(rfc3339(ended(findings.job).unwrap_or(findings.now)));
     }
-    if progress.phase == BenchmarkPhase::Failed {
-        status.passed = Some(false);
+    if progress.phase.is_final() {
+        status.passed = Some(progress.phase == BenchmarkPhase::Succeeded);
     }
     if let Some(summary) = findings.summary {
-        status.passed = Some(summary.passed && progress.phase == BenchmarkPhase::Succeeded);
         status.rows = summary.rows.clone();
         status.environment = Some(summary.environment.clone());
         status.result_refs = findings.run_name.map(results).into_iter().collect();
     }
     status
+}
+
+/// In whole seconds, as Kubernetes writes its own.
+fn rfc3339(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 fn results(name: &str) -> ResultReference {
@@ -88,7 +92,7 @@ fn conditions(before: &FelixBenchmarkStatus, findings: &Findings<'_>) -> Vec<fel
         &before.conditions,
         &[complete, failed],
         findings.generation,
-        &findings.now.to_string(),
+        &rfc3339(findings.now),
     )
 }
 

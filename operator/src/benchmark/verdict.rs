@@ -81,7 +81,7 @@ fn completed(summary: Option<&Result<Summary, SummaryError>>) -> Progress {
             BenchmarkPhase::Succeeded,
             "ChecksPassed",
             format!(
-                "all {} rows delivered every record, unchanged and once",
+                "every record of every row ({}) arrived, unchanged and once",
                 summary.rows.len()
             ),
         ),

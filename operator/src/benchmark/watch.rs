@@ -47,8 +47,16 @@ pub(crate) async fn run(context: Arc<Context>, results: Results, stop: Cancellat
 fn controller(context: &Context, place: &Place) -> Controller<Guarded<FelixBenchmark>> {
     let controller = Controller::new(context.api_in(place), watcher::Config::default());
     let (by_stream, by_cluster) = (controller.store(), controller.store());
-    let controller = watch(controller, context.api_in::<PartialObjectMeta<Job>>(place), of_run);
-    let controller = watch(controller, context.api_in::<PartialObjectMeta<Pod>>(place), of_run);
+    let controller = watch(
+        controller,
+        context.api_in::<PartialObjectMeta<Job>>(place),
+        of_run,
+    );
+    let controller = watch(
+        controller,
+        context.api_in::<PartialObjectMeta<Pod>>(place),
+        of_run,
+    );
     let all = watcher::Config::default;
     controller
         .watches(

@@ -256,8 +256,10 @@ fn refused(wanted: &ValidatedStream, error: BrokerApiError) -> Result<Outcome, R
 /// The broker's words, with the field that they are about.
 fn said(refusal: &Refusal) -> String {
     match &refusal.field {
-        Some(field) => format!("the broker refused {field}: {}", refusal.message),
-        None => format!("the broker refused: {}", refusal.message),
+        Some(field) if !refusal.message.contains(field) => {
+            format!("the broker refused {field}: {}", refusal.message)
+        }
+        Some(_) | None => format!("the broker refused: {}", refusal.message),
     }
 }
 
