@@ -62,9 +62,6 @@ pub struct RunArgs {
     /// Where /livez, /readyz and /metrics are served.
     #[arg(long, env = "FELIX_OPERATOR_HTTP_BIND", default_value = "0.0.0.0:8080")]
     pub http_bind: SocketAddr,
-    /// Take part in the election of one working operator among several. `false`: this is the only replica.
-    #[arg(long, env = "FELIX_OPERATOR_LEADER_ELECTION", default_value_t = true, action = clap::ArgAction::Set)]
-    pub leader_election: bool,
     /// The form of the log lines.
     #[arg(long, env = "FELIX_OPERATOR_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
     pub log_format: LogFormat,

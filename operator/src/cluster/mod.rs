@@ -112,7 +112,9 @@ fn controller(context: &Context, place: &Place) -> Controller<Guarded<FelixClust
 }
 
 /// By the label, not by the owner: what outlives a cluster has none.
-fn cluster_of<K: Resource<DynamicType = ()>>(child: &PartialObjectMeta<K>) -> Option<ObjectRef<Guarded<FelixCluster>>> {
+fn cluster_of<K: Resource<DynamicType = ()>>(
+    child: &PartialObjectMeta<K>,
+) -> Option<ObjectRef<Guarded<FelixCluster>>> {
     let cluster = child.labels().get(CLUSTER_LABEL)?;
     Some(ObjectRef::new(cluster).within(&child.namespace()?))
 }

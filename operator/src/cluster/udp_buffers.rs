@@ -39,11 +39,7 @@ pub(crate) async fn keep(
     }
     let api: Api<PartialObjectMeta<ConfigMap>> = context.api(&context.udp_buffers_namespace);
     let this_one = watcher::Config::default().fields(&format!("metadata.name={UDP_BUFFERS_CONFIG_MAP}"));
-    let mut touched = std::pin::pin!(
-        watcher(api, this_one)
-            .default_backoff()
-            .touched_objects()
-    );
+    let mut touched = std::pin::pin!(watcher(api, this_one).default_backoff().touched_objects());
     loop {
         let clusters = stores.iter().flat_map(Store::state);
         let asked = clusters.filter_map(|cluster| cluster.0.as_ref().ok().map(|c| c.spec.udp_buffers));

@@ -255,3 +255,6 @@ fn stop_times(config: &BrokerConfigSpec) -> StopTimes {
         grace: PRE_STOP_SECONDS + drain + STOP_MARGIN_SECONDS,
     }
 }
+
+#[cfg(test)]
+mod tests;
