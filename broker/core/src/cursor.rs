@@ -151,18 +151,22 @@ impl Cursor {
 
     /// What the reader is told of [`Self::open_loss`].
     pub(crate) fn open_gap(&self, ring: &Entries, tail: Mark) -> Option<Gap> {
-        let loss = self.open_loss(ring, tail)?;
-        let reason = if self.policy == SlowPolicy::DropOld {
+        self.open_loss(ring, tail).map(|loss| self.gap(&loss))
+    }
+
+    fn gap(&self, loss: &Loss) -> Gap {
+        let old = self.policy == SlowPolicy::DropOld;
+        let reason = if old {
             GapReason::DropOld
         } else {
             GapReason::DropNew
         };
-        Some(Gap {
+        Gap {
             from: loss.from.offset,
             to: Some(loss.to.offset),
             reason,
             lost: Lost::Exactly(loss.records()),
-        })
+        }
     }
 
     /// Settles what a policy decides now: where a full window ends.
@@ -208,8 +212,9 @@ impl Cursor {
         }
     }
 
-    /// The next thing to tell, and the records that were lost with it. Moves the cursor behind it.
-    pub(crate) fn advance(&mut self, ring: &Entries, tail: Mark) -> Option<(Delivery, u64)> {
+    /// The next thing to tell, and the records that were lost with it. Moves the cursor behind it. A batch of more than
+    /// `room` bytes is not handed out.
+    pub(crate) fn advance(&mut self, ring: &Entries, tail: Mark, room: u64) -> Option<(Delivery, u64)> {
         if let Some(gap) = self.opening_gap.take() {
             return Some((Delivery::Gap(gap), 0));
         }
@@ -217,44 +222,40 @@ impl Cursor {
         if let Some(loss) = self.open_loss(ring, tail)
             && loss.from.offset == self.next.offset
         {
-            let gap = self.open_gap(ring, tail)?;
             self.next = loss.to;
             self.full_at = None;
             self.head_start = 0;
             self.pinned.cut_before(loss.to.offset);
-            return Some((Delivery::Gap(gap), loss.records()));
+            return Some((Delivery::Gap(self.gap(&loss)), loss.records()));
         }
-        let entry = self.entry(ring, tail)?;
-        let delivery = Delivery::Batch {
-            from: self.next.offset,
-            to: entry.end.offset,
-            batch: entry.batch.clone(),
-        };
-        self.next = entry.end;
-        self.pinned.cut_before(self.next.offset);
-        self.head_start = self.head_start.min(tail.bytes - self.next.bytes);
-        Some((delivery, 0))
+        let entry = self.next_entry(ring)?;
+        if entry.end.offset > tail.offset || entry.batch.len() as u64 > room {
+            return None;
+        }
+        let (from, end, batch) = (self.next.offset, entry.end, entry.batch.clone());
+        self.next = end;
+        self.pinned.cut_before(end.offset);
+        self.head_start = self.head_start.min(tail.bytes - end.bytes);
+        Some((
+            Delivery::Batch {
+                from,
+                to: end.offset,
+                batch,
+            },
+            0,
+        ))
     }
 
-    /// Length in bytes of what [`Self::advance`] would hand out; 0 for a gap or nothing.
-    pub(crate) fn next_len(&self, ring: &Entries, tail: Mark) -> usize {
-        self.entry(ring, tail).map_or(0, |entry| entry.batch.len())
-    }
-
-    /// The batch that holds the next offset, if it may be read.
-    fn entry<'a>(&'a self, ring: &'a Entries, tail: Mark) -> Option<&'a Entry> {
-        let entry = self
-            .pinned
-            .first()
-            .or_else(|| ring.from(self.next.offset).next())?;
-        (entry.end.offset <= tail.offset).then_some(entry)
+    /// The batch that holds the next offset, safe or not.
+    fn next_entry<'a>(&'a self, ring: &'a Entries) -> Option<&'a Entry> {
+        self.pinned.first().or_else(|| ring.at(self.next))
     }
 
     /// Where the oldest undelivered batches that fit the window end; behind at least one batch.
     fn oldest_window_end(&self, ring: &Entries) -> Mark {
         let limit = self.next.bytes + self.window;
         let fits = |entry: &Entry| entry.end.bytes <= limit;
-        let first = self.pinned.first().or_else(|| ring.from(self.next.offset).next());
+        let first = self.next_entry(ring);
         let end = ring
             .last_where(fits)
             .or_else(|| self.pinned.last_where(fits))
@@ -322,11 +323,8 @@ pub(crate) fn begin(
         };
         return Ok((earliest, Some(gap)));
     }
-    let holder = ring
-        .from(wanted)
-        .next()
-        .map_or(tail, |entry| entry.start)
-        .min_offset(tail);
+    let holder = ring.first_where(|entry| entry.end.offset > wanted);
+    let holder = holder.map_or(tail, |entry| entry.start).min_offset(tail);
     let inside = holder.offset.distance_to(wanted);
     Ok((
         Mark {

@@ -96,16 +96,16 @@ impl Cursors {
         };
         let mut left = credit;
         for _ in 0..MAX_BATCHES_PER_POLL {
-            let len = cursor.next_len(ring, tail) as u64;
-            if left == 0 || (len > left && left < credit) {
+            let room = if left == credit { u64::MAX } else { left };
+            if left == 0 {
                 return;
             }
-            let Some((delivery, lost)) = cursor.advance(ring, tail) else {
+            let Some((delivery, lost)) = cursor.advance(ring, tail, room) else {
                 return;
             };
             self.settled.add(cursor.policy, lost);
-            match delivery {
-                Delivery::Batch { .. } => left = left.saturating_sub(len),
+            match &delivery {
+                Delivery::Batch { batch, .. } => left = left.saturating_sub(batch.len() as u64),
                 // Behind a gap the cursor relies on the ring again.
                 Delivery::Gap(_) => self.relied_from = self.relied_from.min(cursor.relies_from(ring, tail)),
             }

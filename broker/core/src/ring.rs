@@ -16,6 +16,8 @@ pub(crate) struct Mark {
     pub(crate) bytes: u64,
     /// Records before.
     pub(crate) records: u64,
+    /// Batches before, which finds the next one in the ring without a search.
+    pub(crate) batches: u64,
 }
 
 impl Mark {
@@ -25,11 +27,10 @@ impl Mark {
             offset: batch.next_offset(),
             bytes: self.bytes + cost(batch.len()),
             records: self.records + u64::from(batch.record_count()),
+            batches: self.batches + 1,
         }
     }
-}
 
-impl Mark {
     /// The one that lies further on.
     pub(crate) fn max_offset(self, other: Self) -> Self {
         if other.offset > self.offset { other } else { self }
@@ -98,13 +99,13 @@ impl Entries {
             .drain(..self.0.partition_point(|entry| entry.end.offset <= offset));
     }
 
-    /// The batches from the one that holds `offset` on.
-    pub(crate) fn from(&self, offset: Offset) -> impl Iterator<Item = &Entry> {
-        self.0
-            .range(self.0.partition_point(|entry| entry.end.offset <= offset)..)
+    /// The batch that begins at `mark`, or holds it.
+    pub(crate) fn at(&self, mark: Mark) -> Option<&Entry> {
+        let before = mark.batches.checked_sub(self.first()?.start.batches)?;
+        self.0.get(usize::try_from(before).ok()?)
     }
 
-    /// The first batch whose `start` satisfies `wanted`, which holds for all batches from some one on.
+    /// The first batch that satisfies `wanted`, which holds for all batches from some one on.
     pub(crate) fn first_where(&self, wanted: impl Fn(&Entry) -> bool) -> Option<&Entry> {
         self.0.get(self.0.partition_point(|entry| !wanted(entry)))
     }

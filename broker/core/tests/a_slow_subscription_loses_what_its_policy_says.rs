@@ -185,6 +185,27 @@ fn beginning_in_the_past_is_no_slowness() {
 }
 
 #[test]
+fn what_no_window_covers_is_let_go() {
+    let mut stage = Stage::new();
+    stage.publish(RING);
+    let cursor = stage.attach(SlowPolicy::DropNew, Start::Earliest);
+    stage.shard.set_ring_bytes(2 * batch_cost());
+    assert_eq!(
+        stage.shard.pinned_bytes(),
+        (RING - 2) * batch_cost(),
+        "nothing is lost by a smaller ring"
+    );
+    stage.publish(WINDOW + 2);
+    assert_eq!(
+        stage.shard.pinned_bytes(),
+        WINDOW * batch_cost(),
+        "a slow reader holds its window"
+    );
+    let read = stage.read(cursor);
+    assert_eq!(read.last().unwrap(), "DropNew 8..28 (20)");
+}
+
+#[test]
 fn a_window_smaller_than_a_batch_keeps_one() {
     let mut stage = Stage::new();
     let attach = |policy| Attach {
