@@ -146,7 +146,7 @@ impl<'a> Session<'a> {
     }
 
     async fn run_rows(&mut self, cancel: &CancellationToken) -> anyhow::Result<()> {
-        let target = Target::from_args(&self.plan.args)?;
+        let target = Target::from_args(&self.plan.args).await?;
         self.target_name.clone_from(&target.name);
         println!(
             "felix-bench {} on {}: {}",
@@ -170,6 +170,7 @@ impl<'a> Session<'a> {
             self.record(row, &started, &measured, connections)?;
         }
         println!("{}", table::legend());
+        target.stop().await;
         Ok(())
     }
 

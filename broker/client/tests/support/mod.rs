@@ -2,6 +2,11 @@
 //! silent or drops connections on command. The real broker would do so rarely and never when asked.
 
 #![allow(dead_code, reason = "each test uses its own part of it")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "in a test, what must not happen fails it"
+)]
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
