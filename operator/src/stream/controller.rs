@@ -1,19 +1,15 @@
-//! Brings the broker's stream to what a FelixStream says, and lets go of it when that is deleted.
+//! Brings the broker's stream to what a FelixStream says.
 
 use std::{sync::Arc, time::Duration};
 
 use felix_crds::FelixStream;
-use kube::{
-    Resource, ResourceExt,
-    api::{Patch, PatchParams},
-    runtime::controller::Action,
-};
-use serde_json::json;
+use kube::{Resource, ResourceExt, runtime::controller::Action};
 
 use super::{
+    deletion::{self, Claim, Progress},
     dereference::{self, Broker},
     document::StreamAnswer,
-    plan::{self, Farewell, Plan, ValidatedStream},
+    plan::{self, Plan, ValidatedStream},
     status::{self, Outcome},
 };
 use crate::{
@@ -21,7 +17,6 @@ use crate::{
     broker_api::{BrokerApi, BrokerApiError, Refusal},
     context::Context,
     controllers::Reconciler,
-    names::{FIELD_MANAGER, FINALIZER},
     retry::ReconcileError,
     status::{now, write},
 };
@@ -43,7 +38,7 @@ impl Reconciler for StreamReconciler {
 
     async fn reconcile(&self, stream: Arc<FelixStream>) -> Result<Action, ReconcileError> {
         if stream.metadata.deletion_timestamp.is_some() {
-            return self.let_go(&stream).await;
+            return self.finish(&stream).await;
         }
         let outcome = match plan::validate(&stream) {
             Ok(validated) => self.keep(&stream, &validated).await?,
@@ -84,15 +79,15 @@ impl StreamReconciler {
         let found: Option<StreamAnswer> = broker.stream(&wanted.name).await?;
         match plan::plan(wanted, found.as_ref()) {
             Plan::Keep { incarnation } => {
-                self.add_finalizer(stream).await?;
+                deletion::keep_finalizer(&self.context, stream).await?;
                 Ok(Outcome::Ready {
                     name: wanted.name.clone(),
                     incarnation,
                 })
             }
             Plan::Put(request) => {
-                // First, so that nothing is made that nobody would let go of.
-                self.add_finalizer(stream).await?;
+                // First, so that nothing is made that nobody would delete.
+                deletion::keep_finalizer(&self.context, stream).await?;
                 tracing::info!(stream = %wanted.name, owner = %wanted.owner, "putting the stream");
                 let answer: StreamAnswer = broker.put_stream(&wanted.name, &request).await?;
                 Ok(Outcome::Ready {
@@ -104,8 +99,13 @@ impl StreamReconciler {
                 owner,
                 catalogue_version,
             } => {
-                self.release_if_orphaned(stream, broker, &wanted.name, (&owner, catalogue_version))
-                    .await?;
+                let namespace = stream.namespace().unwrap_or_default();
+                let claim = Claim {
+                    stream: &wanted.name,
+                    owner: &owner,
+                    catalogue_version,
+                };
+                deletion::release_if_orphaned(&self.context, &namespace, broker, &claim).await?;
                 Ok(Outcome::NameTaken {
                     name: wanted.name.clone(),
                     owner,
@@ -114,98 +114,19 @@ impl StreamReconciler {
         }
     }
 
-    /// Lets go of a name whose recorded owner is no more: it was deleted while its cluster was away. Only owners of
-    /// this namespace can be looked up, and a cluster has no others.
-    async fn release_if_orphaned(
-        &self,
-        stream: &FelixStream,
-        broker: &BrokerApi,
-        name: &str,
-        (owner, catalogue_version): (&str, u64),
-    ) -> Result<(), ReconcileError> {
-        let namespace = stream.namespace().unwrap_or_default();
-        let Some(holder) = plan::stream_of_owner(owner, &namespace) else {
-            return Ok(());
-        };
-        if self
-            .context
-            .api::<FelixStream>(&namespace)
-            .get_opt(holder)
-            .await?
-            .is_none()
-        {
-            tracing::info!(
-                stream = name,
-                owner,
-                "releasing the stream of an owner that is no more"
-            );
-            broker.release_stream(name, owner, catalogue_version).await?;
-        }
-        Ok(())
-    }
-
-    /// Does what the deletion policy says, then lets the object go. With the cluster or the namespace goes the stream.
-    async fn let_go(&self, stream: &FelixStream) -> Result<Action, ReconcileError> {
-        if !stream.finalizers().iter().any(|finalizer| finalizer == FINALIZER) {
-            return Ok(Action::await_change());
-        }
-        let broker = match dereference::broker(&self.context, stream).await? {
-            Broker::ClusterGone => return self.remove_finalizer(stream).await,
-            Broker::NotYet => None,
-            Broker::At(broker) => Some(broker),
-        };
-        if dereference::namespace_ends(&self.context, &stream.namespace().unwrap_or_default()).await? {
-            return self.remove_finalizer(stream).await;
-        }
-        let Some(broker) = broker else {
-            self.write_status(stream, &Outcome::Leaving(leaving(&no_broker(stream))))
-                .await?;
-            return Ok(Action::requeue(NOT_YET));
-        };
-        let done = say_farewell(&plan::identify(stream), &broker).await;
-        if let Err(error) = done {
-            self.write_status(stream, &Outcome::Leaving(leaving(&error.to_string())))
-                .await?;
-            return Err(error.into());
-        }
-        self.remove_finalizer(stream).await
-    }
-
-    async fn add_finalizer(&self, stream: &FelixStream) -> Result<(), ReconcileError> {
-        if stream.finalizers().iter().any(|finalizer| finalizer == FINALIZER) {
-            return Ok(());
-        }
-        let mut finalizers = stream.finalizers().to_vec();
-        finalizers.push(FINALIZER.to_owned());
-        self.set_finalizers(stream, &finalizers).await
-    }
-
-    async fn remove_finalizer(&self, stream: &FelixStream) -> Result<Action, ReconcileError> {
-        let mut finalizers = stream.finalizers().to_vec();
-        finalizers.retain(|finalizer| finalizer != FINALIZER);
-        self.set_finalizers(stream, &finalizers).await?;
-        Ok(Action::await_change())
-    }
-
-    /// Fails where the object has changed since it was read, so that nobody else's finalizer is lost.
-    async fn set_finalizers(
-        &self,
-        stream: &FelixStream,
-        finalizers: &[String],
-    ) -> Result<(), ReconcileError> {
-        let api = self
-            .context
-            .api::<FelixStream>(&stream.namespace().unwrap_or_default());
-        let body = json!({ "metadata": {
-            "uid": stream.uid(), "resourceVersion": stream.resource_version(), "finalizers": finalizers,
-        } });
-        let params = PatchParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
-        match api.patch(&stream.name_any(), &params, &Patch::Merge(&body)).await {
-            Err(error) if is_not_found(&error) => Ok(()),
-            result => Ok(result.map(drop)?),
+    /// Follows an object that is being deleted to its end.
+    async fn finish(&self, stream: &FelixStream) -> Result<Action, ReconcileError> {
+        match deletion::finish(&self.context, stream).await? {
+            Progress::Done => Ok(Action::await_change()),
+            Progress::Waiting(why) => {
+                let message = format!(
+                    "the broker of FelixCluster {} cannot be asked to delete the stream: {why}. The object goes once it \
+                     can be, or with its FelixCluster",
+                    stream.spec.cluster_ref.name
+                );
+                self.write_status(stream, &Outcome::Leaving(message)).await?;
+                Ok(Action::requeue(NOT_YET))
+            }
         }
     }
 
@@ -263,38 +184,10 @@ fn said(refusal: &Refusal) -> String {
     }
 }
 
-fn leaving(why: &str) -> String {
-    format!(
-        "the broker cannot be asked to let go of the stream: {why}. The object goes once it can, or with its FelixCluster"
-    )
-}
-
-/// Asks the broker to delete or release the stream, where it is this owner's.
-async fn say_farewell(stream: &ValidatedStream, broker: &BrokerApi) -> Result<(), BrokerApiError> {
-    let found: Option<StreamAnswer> = broker.stream(&stream.name).await?;
-    let asked = match plan::farewell(stream, found.as_ref()) {
-        Farewell::Nothing => return Ok(()),
-        Farewell::Delete { catalogue_version } => {
-            tracing::info!(stream = %stream.name, owner = %stream.owner, "deleting the stream");
-            broker
-                .delete_stream(&stream.name, &stream.owner, catalogue_version)
-                .await
-        }
-        Farewell::Release { catalogue_version } => {
-            tracing::info!(stream = %stream.name, owner = %stream.owner, "releasing the stream");
-            broker
-                .release_stream(&stream.name, &stream.owner, catalogue_version)
-                .await
-        }
-    };
-    match asked {
-        Err(BrokerApiError::Refused { status: 404, .. }) => Ok(()),
-        result => result.map(drop),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn wanted() -> ValidatedStream {

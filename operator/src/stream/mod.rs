@@ -1,6 +1,7 @@
 //! FelixStream: a stream at the broker that is as its object says.
 
 mod controller;
+mod deletion;
 mod dereference;
 mod document;
 mod plan;

@@ -3,22 +3,28 @@
 use std::sync::Arc;
 
 use felix_crds::{FelixCluster, FelixStream};
-use futures::future::join_all;
+use futures::{
+    StreamExt as _,
+    future::{join_all, ready},
+};
 use kube::{
-    ResourceExt,
+    Api, ResourceExt,
     runtime::{
-        Controller,
+        Controller, WatchStreamExt as _,
         reflector::{ObjectRef, Store},
         watcher,
     },
 };
 use tokio_util::sync::CancellationToken;
 
-use super::controller::StreamReconciler;
+use super::{controller::StreamReconciler, deletion};
 use crate::{
     context::Context,
     controllers::{self, Guarded},
 };
+
+/// How many deleted streams are released at once.
+const RELEASES: usize = 4;
 
 /// Fails with what is missing unless everything that is watched can be listed.
 pub(crate) async fn check_access(context: &Context) -> Result<(), kube::Error> {
@@ -39,7 +45,35 @@ pub(crate) async fn run(context: Arc<Context>, stop: CancellationToken) {
         };
         controllers::run(controller, reconciler, context.clone(), stop.clone())
     });
-    join_all(controllers).await;
+    let releases = context.places().into_iter().map(|place| {
+        let streams = context.api_in::<Guarded<FelixStream>>(&place);
+        release_deleted(context.clone(), streams, stop.clone())
+    });
+    tokio::join!(join_all(controllers), join_all(releases));
+}
+
+/// Releases what deleted streams have owned, as their deletion is seen. What is missed here is made good when another
+/// stream wants the name.
+async fn release_deleted(context: Arc<Context>, streams: Api<Guarded<FelixStream>>, stop: CancellationToken) {
+    let deleted = watcher(streams, watcher::Config::default())
+        .default_backoff()
+        .filter_map(|event| {
+            ready(match event {
+                Ok(watcher::Event::Delete(Guarded { 0: Ok(stream) })) => Some(stream),
+                Ok(_) | Err(_) => None,
+            })
+        })
+        .take_until(stop.cancelled_owned());
+    deleted
+        .for_each_concurrent(RELEASES, |stream| {
+            let context = context.clone();
+            async move {
+                if let Err(error) = deletion::release_what_it_owned(&context, &stream).await {
+                    tracing::warn!(stream = %stream.name_any(), %error, "a deleted stream was not released");
+                }
+            }
+        })
+        .await;
 }
 
 /// The streams that name this cluster.
