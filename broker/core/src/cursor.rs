@@ -7,56 +7,14 @@
 //! **Lag.** A cursor may lag by its window, plus, when it began in the past, by the distance that it has not made up yet.
 //! So a subscription that starts at the earliest record is not punished for what lay before it.
 
-use felix_wire::{Batch, ErrorCode, Gap, GapReason, Incarnation, Lost, Offset, Refusal, SlowPolicy, Start};
+use felix_wire::{Batch, Gap, GapReason, Lost, Offset, SlowPolicy};
 
+use crate::attach::Attach;
 use crate::ring::{Entries, Entry, Mark};
 
 /// Names a cursor of one shard. Never used again after the cursor is detached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CursorId(pub(crate) u64);
-
-/// What a subscription asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attach {
-    /// Where to begin.
-    pub start: Start,
-    /// The life of the stream that the start belongs to, 0 for any.
-    pub incarnation: Incarnation,
-    /// What to do when it is slow.
-    pub policy: SlowPolicy,
-    /// The window in bytes, each batch counted with [`BATCH_OVERHEAD`](crate::BATCH_OVERHEAD). At least one batch is
-    /// always kept, and no window is larger than the ring.
-    pub window: u64,
-}
-
-/// Why a subscription cannot begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AttachError {
-    /// It wants to begin behind the last record.
-    #[error("the shard ends at offset {end}, before the wanted start")]
-    StartBeyondEnd {
-        /// Where the shard ends.
-        end: Offset,
-    },
-    /// The shard has as many cursors as it may.
-    #[error("the shard has {limit} subscriptions, as many as it may")]
-    TooMany {
-        /// How many it may have.
-        limit: usize,
-    },
-}
-
-impl From<AttachError> for Refusal {
-    fn from(error: AttachError) -> Self {
-        match error {
-            AttachError::StartBeyondEnd { end } => Self {
-                code: ErrorCode::StartBeyondEnd,
-                detail: end.0,
-            },
-            AttachError::TooMany { .. } => ErrorCode::TooManySubscriptions.into(),
-        }
-    }
-}
 
 /// What a subscription is to be told next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,11 +113,9 @@ impl Cursor {
     }
 
     fn gap(&self, loss: &Loss) -> Gap {
-        let old = self.policy == SlowPolicy::DropOld;
-        let reason = if old {
-            GapReason::DropOld
-        } else {
-            GapReason::DropNew
+        let reason = match self.policy {
+            SlowPolicy::DropOld => GapReason::DropOld,
+            SlowPolicy::DropNew | SlowPolicy::Block => GapReason::DropNew,
         };
         Gap {
             from: loss.from.offset,
@@ -251,87 +207,26 @@ impl Cursor {
         self.pinned.first().or_else(|| ring.at(self.next))
     }
 
-    /// Where the oldest undelivered batches that fit the window end; behind at least one batch.
+    /// Where the oldest undelivered batches that fit the window end; behind one batch at least.
     fn oldest_window_end(&self, ring: &Entries) -> Mark {
         let limit = self.next.bytes + self.window;
         let fits = |entry: &Entry| entry.end.bytes <= limit;
-        let first = self.next_entry(ring);
-        let end = ring
-            .last_where(fits)
-            .or_else(|| self.pinned.last_where(fits))
-            .or(first);
-        end.map_or(self.next, |entry| entry.end)
-            .max_offset(first.map_or(self.next, |entry| entry.end))
+        let first = self.next_entry(ring).map_or(self.next, |entry| entry.end);
+        let last = ring.last_where(fits).or_else(|| self.pinned.last_where(fits));
+        last.map_or(first, |entry| entry.end).max_offset(first)
     }
 
-    /// Where the newest safe batches that fit the window begin; before at least one batch.
+    /// Where the newest safe batches that fit the window begin; before one batch at least.
     fn newest_window_start(&self, ring: &Entries, tail: Mark) -> Mark {
         let limit = tail.bytes.saturating_sub(self.window);
         let fits = |entry: &Entry| entry.start.bytes >= limit;
-        let newest = ring
-            .last_where(|entry| entry.end.offset <= tail.offset)
-            .or_else(|| self.pinned.last());
+        let safe = |entry: &Entry| entry.end.offset <= tail.offset;
+        let newest = ring.last_where(safe).or_else(|| self.pinned.last());
         let newest = newest.map_or(self.next, |entry| entry.start);
-        let start = self.pinned.first_where(fits).or_else(|| ring.first_where(fits));
-        start
+        let first = self.pinned.first_where(fits).or_else(|| ring.first_where(fits));
+        first
             .map_or(newest, |entry| entry.start)
             .min_offset(newest)
             .max_offset(self.next)
     }
-}
-
-/// Where a new cursor stands, and the gap that it is told first.
-pub(crate) fn begin(
-    attach: &Attach,
-    life: Incarnation,
-    ring: &Entries,
-    tail: Mark,
-) -> Result<(Mark, Option<Gap>), AttachError> {
-    let earliest = ring.first().map_or(tail, |entry| entry.start).min_offset(tail);
-    if attach.incarnation != Incarnation::default() && attach.incarnation != life {
-        let from = if let Start::Offset(offset) = attach.start {
-            offset
-        } else {
-            Offset::ZERO
-        };
-        let gap = Gap {
-            from,
-            to: None,
-            reason: GapReason::FormerIncarnation,
-            lost: Lost::Unknown,
-        };
-        return Ok((earliest, Some(gap)));
-    }
-    let wanted = match attach.start {
-        Start::Latest => return Ok((tail, None)),
-        Start::Earliest => return Ok((earliest, None)),
-        Start::Time(time) => {
-            let entry = ring.first_where(|entry| entry.batch.append_time() >= time);
-            return Ok((entry.map_or(tail, |entry| entry.start).min_offset(tail), None));
-        }
-        Start::Offset(wanted) => wanted,
-    };
-    if wanted > tail.offset {
-        return Err(AttachError::StartBeyondEnd { end: tail.offset });
-    }
-    if wanted < earliest.offset {
-        let gap = Gap {
-            from: wanted,
-            to: Some(earliest.offset),
-            reason: GapReason::NotKept,
-            lost: Lost::AtMost(wanted.distance_to(earliest.offset)),
-        };
-        return Ok((earliest, Some(gap)));
-    }
-    let holder = ring.first_where(|entry| entry.end.offset > wanted);
-    let holder = holder.map_or(tail, |entry| entry.start).min_offset(tail);
-    let inside = holder.offset.distance_to(wanted);
-    Ok((
-        Mark {
-            offset: wanted,
-            records: holder.records + inside,
-            ..holder
-        },
-        None,
-    ))
 }

@@ -46,6 +46,7 @@
 extern crate alloc;
 
 mod acks;
+mod attach;
 mod cursor;
 mod cursors;
 mod effect;
@@ -54,7 +55,8 @@ mod producers;
 mod ring;
 mod shard;
 
-pub use cursor::{Attach, AttachError, CursorId, Delivery};
+pub use attach::{Attach, AttachError};
+pub use cursor::{CursorId, Delivery};
 pub use cursors::Dropped;
 pub use effect::{Effect, PublisherId, answer_at_once};
 pub use limits::{BATCH_OVERHEAD, Limits, MAX_BATCHES_PER_POLL};

@@ -15,7 +15,8 @@ use felix_wire::{
 };
 
 use crate::acks::Acks;
-use crate::cursor::{Attach, AttachError, Cursor, CursorId, Delivery, begin};
+use crate::attach::{Attach, AttachError, begin};
+use crate::cursor::{Cursor, CursorId, Delivery};
 use crate::cursors::{Cursors, Dropped};
 use crate::effect::{Effect, PublisherId};
 use crate::limits::Limits;
@@ -124,11 +125,7 @@ impl Shard {
         match verdict {
             Verdict::Refuse(refusal) => self.answer(publisher, self.tail.offset, Err(refusal), effects),
             Verdict::Duplicate(base) => {
-                let ack = Ack {
-                    base_offset: base,
-                    reached: self.config.reached,
-                };
-                self.answer(publisher, base.plus(records), Ok(ack), effects);
+                self.answer(publisher, base.plus(records), self.stored(base), effects);
             }
             Verdict::Next if !self.has_room_for(batch.len()) => {
                 self.publishers_wait = true;
@@ -137,11 +134,7 @@ impl Shard {
             Verdict::Next => {
                 let base = self.append(batch, now, effects);
                 self.producers.note(origin, records, base);
-                let ack = Ack {
-                    base_offset: base,
-                    reached: self.config.reached,
-                };
-                self.answer(publisher, self.end.offset, Ok(ack), effects);
+                self.answer(publisher, self.end.offset, self.stored(base), effects);
             }
         }
         Publish::Taken
@@ -313,6 +306,13 @@ impl Shard {
             self.cursors.keep(oldest, &self.ring, self.tail);
             self.ring.pop_first();
         }
+    }
+
+    const fn stored(&self, base_offset: Offset) -> AckEntry {
+        Ok(Ack {
+            base_offset,
+            reached: self.config.reached,
+        })
     }
 
     /// Gives an answer when the log is safe up to `until`, in the order of the batches.

@@ -2,9 +2,9 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::batch::{BatchHeader, Codec, HEADER_LEN, Origin, write_header};
 use crate::codec::{MAX_VARINT_BYTES, varint_len, write_varint, zigzag};
 use crate::frame::{FRAME_HEAD_LEN, FrameHead, FrameKind};
+use crate::header::{BatchHeader, Codec, HEADER_LEN, Origin, write_header};
 use crate::ids::Nanos;
 use crate::limits::{
     MAX_BATCH_BYTES, MAX_BATCH_RECORDS, MAX_HEADER_NAME_BYTES, MAX_KEY_BYTES, MAX_RECORD_HEADERS,

@@ -4,8 +4,9 @@
 //! (folded so that small negative ones are short), a head that holds the value's length and two bits, then key,
 //! headers and value. Without key and headers nothing but the value follows the head.
 
-use crate::batch::{Batch, BatchHeader};
+use crate::batch::Batch;
 use crate::codec::{read_varint, unzigzag};
+use crate::header::BatchHeader;
 use crate::ids::{Nanos, Offset};
 use crate::limits::{MAX_HEADER_NAME_BYTES, MAX_KEY_BYTES, MAX_RECORD_HEADERS};
 
