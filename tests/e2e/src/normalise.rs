@@ -60,6 +60,9 @@ pub async fn normalised(space: &Space, cluster: &str) -> Result<BTreeMap<String,
         .collect())
 }
 
+/// Behind this a condition's message quotes Kubernetes.
+const QUOTE: &str = " Kubernetes says: ";
+
 struct Words<'a> {
     cluster: &'a str,
     uids: &'a BTreeSet<String>,
@@ -155,6 +158,8 @@ impl Words<'_> {
         if text.parse::<jiff::Timestamp>().is_ok() {
             return "TIME".to_owned();
         }
+        // What an event of Kubernetes said last, and when, is a matter of timing.
+        let text = text.split_once(QUOTE).map_or(text, |(ours, _)| ours);
         let mut text = text.replace(self.cluster, "NAME");
         for uid in self.uids {
             text = text.replace(uid.as_str(), "UID");
@@ -200,6 +205,7 @@ mod tests {
         };
         assert_eq!(words.replaced("crash-7-broker of 0a1b"), "NAME-broker of UID");
         assert_eq!(words.replaced("h-0123456789abcdef0, beef"), "h-HASH, beef");
+        assert_eq!(words.replaced("no volume. Kubernetes says: wait"), "no volume.");
         assert_eq!(words.replaced("2026-01-02T03:04:05Z"), "TIME");
         let bundle = "-----BEGIN CERTIFICATE-----\nx\n-----BEGIN CERTIFICATE-----\ny\n";
         assert_eq!(words.replaced(bundle), "2 certificates");

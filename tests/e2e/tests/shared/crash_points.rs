@@ -80,7 +80,15 @@ impl<'a> Lab<'a> {
     async fn prepare(space: &'a Space) -> Result<Self> {
         let chart = chart_dir();
         let chart = chart.to_str().context("the checkout's path is not UTF-8")?;
-        let mut arguments = vec!["template", "felix", chart, "--namespace", &space.name];
+        let mut arguments = vec![
+            "template",
+            "felix",
+            chart,
+            "--kube-version",
+            "1.34.0",
+            "--namespace",
+            &space.name,
+        ];
         for template in ["templates/serviceaccount.yaml", "templates/rbac.yaml"] {
             arguments.extend(["--show-only", template]);
         }
@@ -216,10 +224,14 @@ impl<'a> Lab<'a> {
             .await
     }
 
+    /// The end of what the operator logged, without the spans of each line.
     fn log(&self) -> String {
-        const LINES: usize = 40;
+        const LINES: usize = 30;
         let text = std::fs::read_to_string(self.folder.path().join("operator.log")).unwrap_or_default();
-        let lines: Vec<_> = text.lines().collect();
+        let lines: Vec<_> = text
+            .lines()
+            .map(|line| line.split(",\"span\"").next().unwrap_or(line))
+            .collect();
         format!(
             "end of the operator's log:\n{}",
             lines[lines.len().saturating_sub(LINES)..].join("\n")
