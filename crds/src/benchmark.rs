@@ -154,7 +154,7 @@ pub struct FelixBenchmarkStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 9_007_199_254_740_991_i64))]
     pub observed_generation: Option<i64>,
-    /// Complete.
+    /// Complete and Failed, as a Job has them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_string()]))]

@@ -1,5 +1,9 @@
 //! The custom resources of Felix: FelixCluster, FelixStream, FelixBenchmark.
 
+#![allow(
+    clippy::duplicated_attributes,
+    reason = "each printer column has a type of its own"
+)]
 #![expect(
     unreachable_pub,
     reason = "the KubeSchema derive repeats each public struct inside a function"
