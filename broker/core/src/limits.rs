@@ -1,9 +1,9 @@
 //! Every bound of a shard, with its arithmetic.
 
-/// What a batch costs the broker beside its own bytes: its entry in the ring and its share of a reference-counted
-/// buffer. Ring and windows count it, so that a ring full of tiny batches stays within its budget too, and so that the
-/// number of entries is bounded by the budget.
-pub const BATCH_OVERHEAD: u64 = 128;
+/// What a batch costs the broker beside its own bytes: an entry of 96 bytes in a queue that is at times twice as large as
+/// what it holds, and 64 bytes for what makes a buffer shared and for the allocator. Ring and windows count it, so that a
+/// ring full of tiny batches stays within its budget too, and the number of entries is bounded by the budget.
+pub const BATCH_OVERHEAD: u64 = 256;
 
 /// Most batches that one poll hands out, so that a shard is held for a short time only: 64 clones of a reference.
 pub const MAX_BATCHES_PER_POLL: usize = 64;

@@ -55,6 +55,9 @@ pub(crate) struct Entry {
     pub(crate) end: Mark,
 }
 
+/// What [`BATCH_OVERHEAD`] reckons with.
+const _: () = assert!(size_of::<Entry>() <= 96);
+
 /// Batches one behind the other, oldest first, without a hole.
 #[derive(Debug, Default)]
 pub(crate) struct Entries(VecDeque<Entry>);

@@ -20,10 +20,10 @@ use proptest::sample::Index;
 use support::{LIFE, batch, cost, origin, shard};
 
 /// The ring's budget at first, and the smallest and largest one that it is changed to.
-const RING: u64 = 4_000;
-const RINGS: Range<u64> = 2_000..6_000;
+const RING: u64 = 5_000;
+const RINGS: Range<u64> = 2_500..7_500;
 /// Three records of 300 bytes, their heads, the batch's header and its cost beside.
-const LARGEST_BATCH: u64 = 1_200;
+const LARGEST_BATCH: u64 = 1_400;
 
 /// One thing that happens to a shard.
 #[derive(Clone, Debug)]
@@ -92,7 +92,7 @@ fn step() -> impl Strategy<Value = Step> {
         }),
         20 => any::<Index>().prop_map(Step::Sync),
         1 => any::<Index>().prop_map(Step::Truncate),
-        4 => (wanted, policy, 1..3_000_u64).prop_map(|(start, policy, window)| {
+        4 => (wanted, policy, 1..4_000_u64).prop_map(|(start, policy, window)| {
             Step::Attach { start, policy, window }
         }),
         20 => (any::<Index>(), 0..3_000_u64).prop_map(|(cursor, credit)| Step::Poll { cursor, credit }),
