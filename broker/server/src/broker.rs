@@ -1,6 +1,7 @@
 //! What all parts of a running broker share.
 
 use std::{
+    future::Future,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -9,7 +10,8 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
 
 use crate::{
     catalogue::CatalogueService,
@@ -48,17 +50,50 @@ pub(crate) struct Broker {
     pub(crate) stopping: Stopping,
 }
 
-/// The steps of a stop, each told to those whom it concerns.
-#[derive(Debug, Default)]
-pub(crate) struct Stopping {
-    /// Clients are asked to leave; publishers take no more batches.
-    pub(crate) publishers: CancellationToken,
+/// How far a broker is on its way to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// Clients are served.
+    Serving,
+    /// Clients are asked to leave; publishers are ended, newcomers refused.
+    Leaving,
     /// Subscriptions deliver what there is, then end.
-    pub(crate) subscriptions: CancellationToken,
-    /// The tasks of publishers, waited for before subscriptions are told.
+    Draining,
+}
+
+/// The phase, and the tasks that are waited for before the next one.
+#[derive(Debug)]
+pub(crate) struct Stopping {
+    phase: watch::Sender<Phase>,
     pub(crate) publisher_tasks: TaskTracker,
-    /// The tasks of subscriptions, waited for before connections are closed.
     pub(crate) subscription_tasks: TaskTracker,
+}
+
+impl Stopping {
+    pub(crate) fn new() -> Self {
+        Self {
+            phase: watch::Sender::new(Phase::Serving),
+            publisher_tasks: TaskTracker::new(),
+            subscription_tasks: TaskTracker::new(),
+        }
+    }
+
+    pub(crate) fn enter(&self, phase: Phase) {
+        self.phase.send_replace(phase);
+    }
+
+    pub(crate) fn has_reached(&self, phase: Phase) -> bool {
+        *self.phase.borrow() >= phase
+    }
+
+    /// Waits until a phase is reached.
+    pub(crate) fn reached(&self, phase: Phase) -> impl Future<Output = ()> + use<> {
+        let mut phases = self.phase.subscribe();
+        async move {
+            // The sender lives as long as the broker; without one nobody waits for a phase any more.
+            phases.wait_for(|now| *now >= phase).await.ok();
+        }
+    }
 }
 
 impl Broker {

@@ -1,6 +1,6 @@
 //! One client connection: hello first, then each stream to the task that serves it.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bytes::BytesMut;
 use felix_wire::{
@@ -8,10 +8,10 @@ use felix_wire::{
     Welcome,
 };
 use quinn::{Connection, RecvStream, SendStream, VarInt};
-use tokio::time;
+use tokio::{task::JoinSet, time};
 
 use crate::{
-    broker::Broker,
+    broker::{Broker, Phase},
     frames::{FrameError, FrameReader},
     publish, subscribe,
 };
@@ -32,29 +32,23 @@ pub(crate) async fn serve(broker: Arc<Broker>, connection: Connection) {
             return refused.close(&connection);
         }
     };
-    let serve_control = tokio::spawn(while_open(connection.clone(), {
+    // Whatever they wait for, the tasks end with this function, which ends with the connection.
+    let mut tasks = JoinSet::new();
+    tasks.spawn({
         let (broker, connection) = (Arc::clone(&broker), connection.clone());
         async move {
             if let Err(refused) = control.serve(&broker).await {
                 refused.close(&connection);
             }
         }
-    }));
+    });
     while let Ok((send, recv)) = connection.accept_bi().await {
+        while tasks.try_join_next().is_some() {}
         let streams = Streams {
             broker: Arc::clone(&broker),
             connection: connection.clone(),
         };
-        tokio::spawn(while_open(connection.clone(), streams.serve(send, recv)));
-    }
-    serve_control.abort();
-}
-
-/// Runs a task of a connection until it is done or the connection has ended, whatever it waits for.
-async fn while_open(connection: Connection, task: impl Future<Output = ()>) {
-    tokio::select! {
-        () = task => {}
-        _ = connection.closed() => {}
+        tasks.spawn(streams.serve(send, recv));
     }
 }
 
@@ -131,9 +125,9 @@ async fn greet(broker: &Broker, connection: &Connection) -> Result<Control, Refu
     let lost = |error: quinn::ConnectionError| Refused::new(ErrorCode::ProtocolViolation, error.to_string());
     let (mut send, recv) = connection.accept_bi().await.map_err(lost)?;
     let mut reader = FrameReader::new(recv);
-    let hello = match reader.control(MAX_CONTROL_FRAME_BYTES).await? {
-        Frame::Hello(hello) => hello,
-        other => return Err(out_of_place(other.kind())),
+    let first = reader.control(MAX_CONTROL_FRAME_BYTES).await?;
+    let Frame::Hello(hello) = first else {
+        return Err(out_of_place(first.kind()));
     };
     let version = agree(&hello)?;
     tracing::debug!(peer = %connection.remote_address(), agent = hello.agent, version, "a client says hello");
@@ -173,13 +167,15 @@ impl Control {
     /// Answers requests until the client ends the stream; says when the broker stops.
     async fn serve(mut self, broker: &Broker) -> Result<(), Refused> {
         let mut told = false;
+        let leaving = broker.stopping.reached(Phase::Leaving);
+        tokio::pin!(leaving);
         loop {
             let request = self.reader.control(MAX_CONTROL_FRAME_BYTES);
             tokio::pin!(request);
             let frame = loop {
                 tokio::select! {
                     frame = &mut request => break frame,
-                    () = broker.stopping.publishers.cancelled(), if !told => {
+                    () = &mut leaving, if !told => {
                         told = true;
                         let message = "the broker stops".to_owned();
                         let go_away = Frame::GoAway(GoAway { code: ErrorCode::ShuttingDown, message });

@@ -4,10 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use quinn::{Endpoint, Incoming};
 use tokio::time;
-use tokio_util::sync::CancellationToken;
 
 use crate::{
-    broker::Broker,
+    broker::{Broker, Phase},
     connection,
     gauge::{Counted, Gauge},
     transport::{self, ServerConfigs},
@@ -20,7 +19,7 @@ const MAX_HANDSHAKES: usize = 1024;
 /// Longest handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Lets clients in until told to stop.
+/// Lets clients in.
 pub(crate) struct Listener {
     pub(crate) endpoint: Endpoint,
     pub(crate) configs: ServerConfigs,
@@ -38,23 +37,18 @@ impl Listener {
         }
     }
 
-    /// Accepts until `stop`; from then on the endpoint refuses newcomers by itself.
-    pub(crate) async fn run(self, stop: CancellationToken) {
-        loop {
-            tokio::select! {
-                incoming = self.endpoint.accept() => match incoming {
-                    Some(incoming) => self.admit(incoming),
-                    None => return,
-                },
-                () = stop.cancelled() => {
-                    self.endpoint.set_server_config(None);
-                    return;
-                }
-            }
+    /// Admits clients until the endpoint is closed. Who comes while the broker stops is refused, and so knows at once.
+    pub(crate) async fn run(self) {
+        while let Some(incoming) = self.endpoint.accept().await {
+            self.admit(incoming);
         }
     }
 
     fn admit(&self, incoming: Incoming) {
+        if self.broker.stopping.has_reached(Phase::Leaving) {
+            self.broker.metrics.observe_connection_refused();
+            return incoming.refuse();
+        }
         if self.handshakes.count() >= RETRY_ABOVE
             && !incoming.remote_address_validated()
             && incoming.may_retry()

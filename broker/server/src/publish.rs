@@ -19,7 +19,7 @@ use quinn::SendStream;
 use tokio::time;
 
 use crate::{
-    broker::Broker,
+    broker::{Broker, Phase},
     connection::{Refused, encode, refuse, unknown_stream},
     frames::{FrameError, FrameReader},
     memory::InFlightPermit,
@@ -31,8 +31,8 @@ use crate::{
 const USUAL_BATCH_BYTES: usize = 4 << 20;
 /// Longest time from the head of a batch to its last byte. Then the memory is needed for others.
 const BATCH_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a publisher may be quiet, while the broker stops, before it is taken to have nothing under way.
-const QUIET_TIME: Duration = Duration::from_millis(100);
+/// How long, from the moment that clients are asked to leave, batches are taken that were under way.
+const LEAVE_TIME: Duration = Duration::from_millis(100);
 /// Answers that are gathered while batches keep coming, half of what a publisher may have open.
 const ACKS_GATHERED: usize = MAX_ACKS_PER_FRAME / 2;
 
@@ -65,12 +65,7 @@ pub(crate) async fn serve(
     if send.write_chunk(encode(&opened)).await.is_err() {
         return;
     }
-    let ended = publisher.stream.ended().clone();
-    let served = tokio::select! {
-        served = publisher.serve(&mut send, &mut reader) => served,
-        () = ended.cancelled() => Err(Refused::new(ErrorCode::StreamEnded, "the stream was deleted")),
-    };
-    match served {
+    match publisher.serve(&mut send, &mut reader).await {
         Ok(()) => {
             send.finish().ok();
         }
@@ -104,8 +99,8 @@ enum Incoming {
 
 impl Publisher {
     fn open(broker: &Arc<Broker>, open: &OpenPublish) -> Result<Self, Refused> {
-        if broker.stopping.publishers.is_cancelled() {
-            return Err(Refused::new(ErrorCode::ShuttingDown, "the broker stops"));
+        if broker.stopping.has_reached(Phase::Leaving) {
+            return Err(stopping());
         }
         let stream = broker
             .catalogue
@@ -135,6 +130,13 @@ impl Publisher {
 
     /// Reads batches and answers them. What is read next and what is answered do not wait for each other.
     async fn serve(&self, send: &mut SendStream, reader: &mut FrameReader) -> Result<(), Refused> {
+        let leaving = async {
+            self.broker.stopping.reached(Phase::Leaving).await;
+            time::sleep(LEAVE_TIME).await;
+        };
+        let given = self.answers.given.notified();
+        // Made once: what is pinned across batches costs them little.
+        tokio::pin!(leaving, given);
         let mut acks = Vec::with_capacity(ACKS_GATHERED);
         let mut oldest_read_at = None;
         loop {
@@ -143,8 +145,12 @@ impl Publisher {
             let incoming = loop {
                 tokio::select! {
                     biased;
+                    () = &mut leaving, if acks.is_empty() => return Err(stopping()),
                     incoming = &mut next, if acks.len() < ACKS_GATHERED => break incoming?,
-                    () = self.answers.given.notified() => self.answers.take(&mut acks),
+                    () = &mut given => {
+                        given.set(self.answers.given.notified());
+                        self.answers.take(&mut acks);
+                    }
                     // Nothing more to read at once: what was gathered goes out in one frame.
                     () = std::future::ready(()), if !acks.is_empty() => {
                         self.answer(send, &mut acks, oldest_read_at.take()).await?;
@@ -164,23 +170,21 @@ impl Publisher {
                 Some(Incoming::Refused(refusal)) => acks.push(self.refused(refusal)),
                 None => return self.finish(send, acks).await,
             }
+            if let Some(Err(Refusal {
+                code: ErrorCode::StreamEnded,
+                ..
+            })) = acks.last()
+            {
+                self.finish(send, acks).await?;
+                return Err(Refused::new(ErrorCode::StreamEnded, "the stream was deleted"));
+            }
             tokio::task::consume_budget().await;
         }
     }
 
     /// The next batch; `None` when the client has ended the stream.
     async fn next(&self, reader: &mut FrameReader) -> Result<Option<Incoming>, Refused> {
-        let stopping = &self.broker.stopping.publishers;
-        let quiet = async {
-            stopping.cancelled().await;
-            time::sleep(QUIET_TIME).await;
-        };
-        let head = tokio::select! {
-            biased;
-            head = reader.head() => head,
-            () = quiet => return Err(Refused::new(ErrorCode::ShuttingDown, "the broker stops")),
-        };
-        let head = match head {
+        let head = match reader.head().await {
             Ok(head) if head.kind == FrameKind::Publish => head,
             Ok(head) => {
                 let message = format!("a {:?} frame has no place on a publisher's stream", head.kind);
@@ -224,9 +228,8 @@ impl Publisher {
     /// Waits while subscriptions or the log hold publishers back.
     async fn wait_for_room(&self) {
         loop {
+            // Wakes for all that comes from here on, so nothing falls between looking and waiting.
             let woken = self.shard.publishers.notified();
-            tokio::pin!(woken);
-            woken.as_mut().enable();
             if self.shard.room() == Room::Open {
                 return;
             }
@@ -245,8 +248,6 @@ impl Publisher {
         let answered = acks.len();
         loop {
             let woken = self.shard.publishers.notified();
-            tokio::pin!(woken);
-            woken.as_mut().enable();
             match self.shard.publish(self.id, batch, self.broker.clock.now(), acks) {
                 Publish::Taken => break,
                 Publish::Wait(waiting) => batch = waiting,
@@ -311,6 +312,10 @@ impl Drop for Publisher {
     fn drop(&mut self) {
         self.shard.leave_publisher(self.id);
     }
+}
+
+fn stopping() -> Refused {
+    Refused::new(ErrorCode::ShuttingDown, "the broker stops")
 }
 
 /// The largest batch for publishers of a stream: a record of the largest size fits, and so does its ring.

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     admin::{self, AdminToken, TokenError},
-    broker::{Broker, MAX_PUBLISHERS, MAX_SUBSCRIPTIONS, Stopping},
+    broker::{Broker, MAX_PUBLISHERS, MAX_SUBSCRIPTIONS, Phase, Stopping},
     catalogue::{CatalogueError, CatalogueService},
     clock::Clock,
     connection::close_code,
@@ -82,7 +82,6 @@ pub struct Server {
     addresses: Addresses,
     ca_file: Option<PathBuf>,
     drain_timeout: Duration,
-    stop_listening: CancellationToken,
     stop_serving: CancellationToken,
     tasks: Vec<JoinHandle<()>>,
     /// Keeps the directory locked until the very end.
@@ -141,13 +140,13 @@ impl Server {
             admin: admin_port.address(),
         };
         let broker = Arc::new(assemble(&settings, &prepared, buffers).await?);
-        let (stop_listening, stop_serving) = (CancellationToken::new(), CancellationToken::new());
+        let stop_serving = CancellationToken::new();
         let listener = Listener::new(endpoint.clone(), configs, Arc::clone(&broker));
         let acceptor = Some(TlsAcceptor::from(Arc::new(admin_tls)));
         let admin = admin::router(Arc::clone(&broker), Arc::clone(&prepared.token));
         let plain = probes::router(Arc::clone(&broker));
         let tasks = vec![
-            tokio::spawn(listener.run(stop_listening.clone())),
+            tokio::spawn(listener.run()),
             background.spawn(metrics_port.serve(None, plain, stop_serving.clone())),
             background.spawn(admin_port.serve(acceptor, admin, stop_serving.clone())),
             background.spawn(upkeep::buffers(Arc::clone(&broker), handle, stop_serving.clone())),
@@ -164,7 +163,6 @@ impl Server {
             addresses,
             ca_file: prepared.ca_file,
             drain_timeout: settings.shutdown_drain_timeout_ms.0,
-            stop_listening,
             stop_serving,
             tasks,
             data_dir: prepared.data_dir,
@@ -196,13 +194,12 @@ impl Server {
         let broker = &self.broker;
         let deadline = time::Instant::now() + self.drain_timeout;
         broker.ready.store(false, Relaxed);
-        self.stop_listening.cancel();
-        broker.stopping.publishers.cancel();
+        broker.stopping.enter(Phase::Leaving);
         broker.stopping.publisher_tasks.close();
         time::timeout_at(deadline, broker.stopping.publisher_tasks.wait())
             .await
             .ok();
-        broker.stopping.subscriptions.cancel();
+        broker.stopping.enter(Phase::Draining);
         broker.stopping.subscription_tasks.close();
         if time::timeout_at(deadline, broker.stopping.subscription_tasks.wait())
             .await
@@ -288,6 +285,6 @@ async fn assemble(
         max_record_bytes: usize::try_from(settings.max_record_bytes.0).unwrap_or(usize::MAX),
         buffers: ArcSwap::from_pointee(buffers),
         ready: AtomicBool::new(false),
-        stopping: Stopping::default(),
+        stopping: Stopping::new(),
     })
 }

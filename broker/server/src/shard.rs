@@ -226,6 +226,10 @@ impl Drop for ShardHandle {
     }
 }
 
+/// The stream's life is over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended;
+
 /// A subscription's place in a shard, given up when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Attached {
@@ -236,11 +240,15 @@ pub(crate) struct Attached {
 impl Attached {
     /// Takes what the subscription is to be told next, at most `credit` bytes of batches. Nothing means: wait for
     /// [`ShardHandle::readers`].
-    pub(crate) fn poll(&self, credit: u64, out: &mut Vec<Delivery>) {
+    pub(crate) fn poll(&self, credit: u64, out: &mut Vec<Delivery>) -> Result<(), Ended> {
         let mut state = self.shard.lock();
+        if state.ended {
+            return Err(Ended);
+        }
         let State { core, effects, .. } = &mut *state;
         core.poll(self.cursor, credit, out, effects);
         self.shard.act(state, None);
+        Ok(())
     }
 
     pub(crate) fn shard(&self) -> &Arc<ShardHandle> {

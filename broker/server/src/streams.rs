@@ -9,7 +9,6 @@ use arc_swap::ArcSwap;
 use felix_core::{Dropped, Limits, ShardConfig};
 use felix_store::{Catalogue, SlowSubscriberPolicy, StreamEntry, StreamSpec};
 use felix_wire::{Incarnation, Reached, ShardId, SlowPolicy, StreamClass, StreamName, Term};
-use tokio_util::sync::CancellationToken;
 
 use crate::{metrics, rings::Rings, shard::ShardHandle};
 
@@ -25,7 +24,6 @@ pub(crate) struct Stream {
     shards: Vec<Arc<ShardHandle>>,
     /// Which policies a subscription has had, in the order of [`SlowSubscriberPolicy::ALL`].
     policies_seen: Mutex<[bool; 3]>,
-    ended: CancellationToken,
 }
 
 impl Stream {
@@ -54,7 +52,6 @@ impl Stream {
             spec: ArcSwap::from_pointee(entry.spec.clone()),
             shards: (0..).zip(&entry.shards).map(shard).collect(),
             policies_seen: Mutex::default(),
-            ended: CancellationToken::new(),
         }
     }
 
@@ -80,11 +77,6 @@ impl Stream {
         self.shards.get(usize::try_from(shard.0).ok()?)
     }
 
-    /// Cancelled when this life is over.
-    pub(crate) fn ended(&self) -> &CancellationToken {
-        &self.ended
-    }
-
     /// From now on the metrics show what this policy drops, be it nothing.
     pub(crate) fn note_policy(&self, policy: SlowPolicy) {
         let index = match policy {
@@ -105,7 +97,6 @@ impl Stream {
     }
 
     fn end(&self) {
-        self.ended.cancel();
         for shard in &self.shards {
             shard.end();
         }

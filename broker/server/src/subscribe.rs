@@ -10,11 +10,10 @@ use quinn::SendStream;
 use tokio::time;
 
 use crate::{
-    broker::Broker,
+    broker::{Broker, Phase},
     connection::{Refused, encode, refuse, unknown_stream},
     frames::{FrameError, FrameReader},
-    shard::Attached,
-    streams::Stream,
+    shard::{Attached, Ended},
 };
 
 /// Bytes of batches that are handed to QUIC at once. While QUIC has no room they are pinned beside the window.
@@ -53,11 +52,7 @@ pub(crate) async fn serve(
     {
         return;
     }
-    let ended = subscription.stream.ended().clone();
-    let served = tokio::select! {
-        served = subscription.serve(&mut send, &mut reader) => served,
-        () = ended.cancelled() => Err(Refused::new(ErrorCode::StreamEnded, "the stream was deleted")),
-    };
+    let served = subscription.serve(&mut send, &mut reader).await;
     // The place in the shard is given up first: publishers may be waiting for it.
     drop(subscription);
     match served {
@@ -79,7 +74,6 @@ pub(crate) async fn serve(
 /// A subscription on one shard.
 struct Subscription {
     broker: Arc<Broker>,
-    stream: Arc<Stream>,
     attached: Attached,
     policy: SlowPolicy,
     /// Bytes that may be sent in all; `None` for no limit but QUIC's.
@@ -91,7 +85,7 @@ struct Subscription {
 
 impl Subscription {
     fn open(broker: &Arc<Broker>, request: &Subscribe) -> Result<(Self, Subscribed), Refused> {
-        if broker.stopping.subscriptions.is_cancelled() {
+        if broker.stopping.has_reached(Phase::Draining) {
             return Err(Refused::new(ErrorCode::ShuttingDown, "the broker stops"));
         }
         let stream = broker
@@ -124,7 +118,6 @@ impl Subscription {
         };
         let subscription = Self {
             broker: Arc::clone(broker),
-            stream,
             attached,
             policy,
             credit: (request.credit > 0).then_some(request.credit),
@@ -137,25 +130,21 @@ impl Subscription {
     /// Delivers until the subscriber leaves or the broker stops.
     async fn serve(&mut self, send: &mut SendStream, reader: &mut FrameReader) -> Result<(), Refused> {
         let shard = Arc::clone(self.attached.shard());
-        let broker = Arc::clone(&self.broker);
+        let draining = self.broker.stopping.reached(Phase::Draining);
+        tokio::pin!(draining);
         loop {
             let frame = reader.control(MAX_CREDIT_FRAME_BYTES);
             tokio::pin!(frame);
             let frame = loop {
-                if self.deliver(send).await?.is_some() {
-                    continue;
-                }
-                // What comes between this registration and the second look is seen by one of both.
+                // Wakes for all that comes from here on, so nothing falls between looking and waiting.
                 let woken = shard.readers.notified();
-                tokio::pin!(woken);
-                woken.as_mut().enable();
                 if self.deliver(send).await?.is_some() {
                     continue;
                 }
                 tokio::select! {
                     () = woken => {}
                     frame = &mut frame => break frame,
-                    () = broker.stopping.subscriptions.cancelled() => {
+                    () = &mut draining => {
                         return Err(Refused::new(ErrorCode::ShuttingDown, "the broker stops"));
                     }
                 }
@@ -181,7 +170,9 @@ impl Subscription {
             limit.saturating_sub(self.sent).min(MAX_WRITE_BYTES)
         });
         if credit > 0 {
-            self.attached.poll(credit, &mut self.deliveries);
+            self.attached
+                .poll(credit, &mut self.deliveries)
+                .map_err(|Ended| ended())?;
         }
         if self.deliveries.is_empty() {
             return Ok(None);
@@ -256,6 +247,10 @@ impl Write {
         }
         write
     }
+}
+
+fn ended() -> Refused {
+    Refused::new(ErrorCode::StreamEnded, "the stream was deleted")
 }
 
 /// Policy and window in force: the subscription's own where it has some, else the stream's.

@@ -1,6 +1,10 @@
 //! Clients that break the protocol are refused by code, cost what is bounded, and do not disturb the good ones.
 
-#![allow(clippy::unwrap_used, reason = "a failed expectation is how a test fails")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a failed expectation is how a test fails"
+)]
 
 mod support;
 
@@ -98,12 +102,11 @@ fn batch(producer: u128, sequence: u64, value: &[u8]) -> BytesMut {
 }
 
 async fn closed_with(connection: &Connection, code: ErrorCode) {
-    match within(connection.closed()).await {
-        ConnectionError::ApplicationClosed(close) => {
-            assert_eq!(u64::from(close.error_code), u64::from(code.to_wire()), "{close}");
-        }
-        other => panic!("closed by {other}"),
-    }
+    let error = within(connection.closed()).await;
+    let ConnectionError::ApplicationClosed(close) = &error else {
+        panic!("closed by {error}")
+    };
+    assert_eq!(u64::from(close.error_code), u64::from(code.to_wire()), "{close}");
 }
 
 /// The broker still serves a good client.

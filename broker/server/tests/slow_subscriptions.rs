@@ -1,7 +1,11 @@
 //! A subscription that does not read loses what its policy says, is told so, and the counter says the same; or, where the
 //! stream permits it, makes publishers wait.
 
-#![allow(clippy::unwrap_used, reason = "a failed expectation is how a test fails")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a failed expectation is how a test fails"
+)]
 
 mod support;
 

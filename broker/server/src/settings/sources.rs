@@ -165,10 +165,11 @@ fn from_file(path: &Path) -> Result<BTreeMap<&'static str, Given>, SettingsError
     })?;
     let document: serde_yaml::Value =
         serde_yaml::from_str(&text).map_err(|error| syntax(error.to_string()))?;
-    let mapping = match document {
-        serde_yaml::Value::Null => return Ok(BTreeMap::new()),
-        serde_yaml::Value::Mapping(mapping) => mapping,
-        _ => return Err(syntax("is not a mapping of names to values".to_owned())),
+    if document.is_null() {
+        return Ok(BTreeMap::new());
+    }
+    let serde_yaml::Value::Mapping(mapping) = document else {
+        return Err(syntax("is not a mapping of names to values".to_owned()));
     };
     let mut given = BTreeMap::new();
     for (key, value) in mapping {
