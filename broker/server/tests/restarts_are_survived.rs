@@ -10,7 +10,7 @@ use serde_json::json;
 use support::{
     STREAM,
     http::Api,
-    next, next_number, number_of,
+    next, next_number, number_of, numbered,
     process::{Process, start, start_at},
     publish, within,
 };
@@ -117,4 +117,35 @@ async fn a_publisher_goes_on_after_a_restart() {
     })
     .await;
     assert!(second.terminate().await.success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_acknowledged_to_a_busy_publisher_before_sigterm_is_delivered() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = start(directory.path(), None).await;
+    create_stream(&api(&process, directory.path())).await;
+    let reading = process.client().await;
+    let mut subscription = within(reading.subscribe(STREAM).open()).await.unwrap();
+    let client = process.client().await;
+    let publisher = within(client.publisher(STREAM).open()).await.unwrap();
+    let (busy, mut is_busy) = tokio::sync::watch::channel(0);
+    let publishing = tokio::spawn(async move {
+        for number in 0.. {
+            let Ok(ack) = publisher.send(Record::new(numbered(number, 1000))).await else {
+                return number;
+            };
+            if ack.await.is_err() {
+                return number;
+            }
+            busy.send_replace(number);
+        }
+        unreachable!("the numbers do not end")
+    });
+    within(is_busy.wait_for(|number| *number >= 100)).await.unwrap();
+    assert!(process.terminate().await.success());
+    client.close().await;
+    let acknowledged = within(publishing).await.unwrap();
+    for expected in 0..acknowledged {
+        assert_eq!(next_number(&mut subscription).await, expected);
+    }
 }
