@@ -1,6 +1,12 @@
 //! Leaving a group of settings out, leaving it empty and setting it to null give the same values, and those are the
 //! ones that the API server stores.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test stops where something is not as it must be"
+)]
+
 use felix_crds::{FelixBenchmarkSpec, FelixClusterSpec, FelixStreamSpec};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};

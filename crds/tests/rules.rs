@@ -1,5 +1,11 @@
 //! The rules of creation and of change, evaluated as the API server evaluates them.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test stops where something is not as it must be"
+)]
+
 use felix_crds::{FelixBenchmark, FelixCluster, FelixStream, check, check_update};
 use kube::CustomResourceExt;
 use serde::{Serialize, de::DeserializeOwned};

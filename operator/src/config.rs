@@ -62,6 +62,13 @@ pub struct RunArgs {
     /// Where /livez, /readyz and /metrics are served.
     #[arg(long, env = "FELIX_OPERATOR_HTTP_BIND", default_value = "0.0.0.0:8080")]
     pub http_bind: SocketAddr,
+    /// Elect one working operator among several by a Lease in the operator's namespace. Without it there must be one
+    /// replica only, which is gone before another starts.
+    #[arg(long, env = "FELIX_OPERATOR_LEADER_ELECTION", default_value_t = false, action = clap::ArgAction::Set)]
+    pub leader_election: bool,
+    /// The name of the operator's pod, its identity in the election. Unset: made from host name and process id.
+    #[arg(long, env = "FELIX_OPERATOR_POD_NAME")]
+    pub pod_name: Option<String>,
     /// The form of the log lines.
     #[arg(long, env = "FELIX_OPERATOR_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
     pub log_format: LogFormat,

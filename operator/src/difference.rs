@@ -77,7 +77,7 @@ pub(crate) fn without_nulls(value: Value) -> Value {
             Value::Object(kept)
         }
         Value::Array(items) => Value::Array(items.into_iter().map(without_nulls).collect()),
-        other => other,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value,
     }
 }
 

@@ -1,9 +1,9 @@
 //! The `run` command: client, probes, access check, controllers, shutdown.
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use kube::{Client, Config};
+use kube::{Client, Config, client::ClientBuilder};
 use prometheus_client::registry::Registry;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -12,8 +12,10 @@ use crate::{
     benchmark, cluster,
     config::RunArgs,
     context::Context,
-    http::{self, Readiness},
+    gate::{Gate, GateLayer},
+    leader::Candidate,
     metrics::Metrics,
+    probes::{self, Readiness},
     stream,
 };
 
@@ -39,10 +41,20 @@ async fn run_until_stopped(args: RunArgs) -> anyhow::Result<()> {
     let metrics = Metrics::register(&mut registry);
     let results = benchmark::Results::register(&mut registry);
     let readiness = Readiness::default();
-    let context = Arc::new(Context::new(client().await?, &args, metrics));
+    let gate = Arc::new(if args.leader_election {
+        Gate::closed()
+    } else {
+        Gate::open()
+    });
+    let context = Arc::new(Context::new(gated_client(gate.clone()).await?, &args, metrics));
+    let candidate = if args.leader_election {
+        Some(candidate(&args, &context, gate).await?)
+    } else {
+        None
+    };
     // Probes are answered until the work has come to its end.
     let served = CancellationToken::new();
-    let mut probes = tokio::spawn(http::serve(
+    let mut probing = tokio::spawn(probes::serve(
         args.http_bind,
         readiness.clone(),
         Arc::new(registry),
@@ -56,30 +68,51 @@ async fn run_until_stopped(args: RunArgs) -> anyhow::Result<()> {
         "starting"
     );
     let work = async {
-        if wait_for_access(&context, &stop).await {
-            readiness.set();
-            work(&context, results, &stop).await;
+        if !wait_for_access(&context, &stop).await {
+            return Ok(());
         }
+        readiness.set();
+        work_when_elected(&context, results, candidate, &stop).await
     };
     tokio::select! {
-        () = work => {}
-        ended = &mut probes => {
+        ended = work => ended?,
+        ended = &mut probing => {
             ended.context("the probe server ended")?.with_context(|| format!("cannot serve at {}", args.http_bind))?;
             anyhow::bail!("the probe server ended");
         }
     }
     served.cancel();
-    probes.await.context("the probe server ended")??;
+    probing.await.context("the probe server ended")??;
     Ok(())
 }
 
 /// Without the client's own retries: a reconcile that fails is tried again as a whole, with fresh reads.
-async fn client() -> anyhow::Result<Client> {
+async fn client_config() -> anyhow::Result<Config> {
     let mut config = Config::infer()
         .await
         .context("no access to a Kubernetes API server")?;
     config.default_retry = false;
-    Ok(Client::try_from(config)?)
+    Ok(config)
+}
+
+async fn gated_client(gate: Arc<Gate>) -> anyhow::Result<Client> {
+    Ok(ClientBuilder::try_from(client_config().await?)?
+        .with_layer(&GateLayer(gate))
+        .build())
+}
+
+async fn candidate(args: &RunArgs, context: &Context, gate: Arc<Gate>) -> anyhow::Result<Candidate> {
+    let client = Client::try_from(client_config().await?)?;
+    let identity = args.pod_name.clone().unwrap_or_else(|| {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        format!("{host}-{}-{:08x}", std::process::id(), rand::random::<u32>())
+    });
+    Ok(Candidate::new(
+        client,
+        &context.operator_namespace,
+        identity,
+        gate,
+    ))
 }
 
 fn stop_on_signal(stop: CancellationToken) -> std::io::Result<impl Future<Output = ()>> {
@@ -113,6 +146,36 @@ async fn check_access(context: &Context) -> Result<(), kube::Error> {
     cluster::check_access(context).await?;
     stream::check_access(context).await?;
     benchmark::check_access(context).await
+}
+
+/// Works while elected, or at once where nobody is elected.
+async fn work_when_elected(
+    context: &Arc<Context>,
+    results: benchmark::Results,
+    candidate: Option<Candidate>,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    let Some(candidate) = candidate else {
+        context.metrics.set_leader(true);
+        work(context, results, stop).await;
+        return Ok(());
+    };
+    context.metrics.set_leader(false);
+    if !candidate.acquire(stop).await {
+        return Ok(());
+    }
+    context.metrics.set_leader(true);
+    let released = CancellationToken::new();
+    let working = async {
+        work(context, results, stop).await;
+        released.cancel();
+        std::future::pending::<Infallible>().await
+    };
+    tokio::select! {
+        // A lost Lease drops what is under way and ends the process.
+        held = candidate.hold(&released) => Ok(held?),
+        never = working => match never {},
+    }
 }
 
 /// Every controller, until `stop`; what is under way is finished.

@@ -17,7 +17,7 @@ use super::{
     facts, material,
     restart::{self, RestartStep},
     status::{self, Obstacle, Outcome},
-    storage::{self, ClaimTemplate, StorageStep},
+    storage::{self, ClaimTemplate, Correction},
     validate::{Defaults, ValidatedCluster, validate},
 };
 use crate::{
@@ -86,14 +86,8 @@ async fn carry_out(
         // The object has a new resource version; the change of it brings us back.
         tracing::info!(cluster = %observed.cluster.name_any(), "finalizer follows spec.storage.deletionPolicy");
     }
-    let step = storage::plan(cluster, &observed.workload);
-    let claims = match &step {
-        StorageStep::Apply(claims) => claims.clone(),
-        _ => ClaimTemplate {
-            size: cluster.storage.size.clone(),
-            class: cluster.storage.class.clone(),
-        },
-    };
+    let plan = storage::plan(cluster, &observed.workload);
+    let claims = plan.clone().unwrap_or_else(|_| ClaimTemplate::wanted(cluster));
     let now = OffsetDateTime::now_utc();
     let kept = material::keep(observed, &cluster.certificate_names, now);
     let internal = |error: material::MaterialError| ReconcileError::Internal(error.to_string());
@@ -103,62 +97,61 @@ async fn carry_out(
         apply(&context.client, desired).await?;
     }
     tell_what_was_made(context, observed, made).await;
-    match step {
-        StorageStep::Apply(_) => {
+    match plan {
+        Ok(_) => {
             apply(&context.client, &objects.stateful_set).await?;
             Ok(None)
         }
-        other => correct_storage(context, observed, other).await.map(Some),
+        Err(correction) => correct_storage(context, observed, correction).await.map(Some),
     }
 }
 
-/// One step towards claims that can be bound.
+/// One step towards claims that can be bound. Everything else has been applied by then.
 async fn correct_storage(
     context: &Context,
     observed: &Observed,
-    step: StorageStep,
+    correction: Correction,
 ) -> Result<Obstacle, ReconcileError> {
     let namespace = observed.names.namespace();
-    let correcting = |message: String| Obstacle {
-        reason: "CorrectingStorage",
-        message,
-    };
-    match step {
-        StorageStep::Apply(claims) => Ok(correcting(storage::requested_text(&claims))),
-        StorageStep::Orphan => {
+    let message = match correction {
+        Correction::Orphan => {
             let api: Api<StatefulSet> = context.api(namespace);
             if let Some(stateful_set) = &observed.workload.stateful_set {
                 delete_same(&api, stateful_set, PropagationPolicy::Orphan).await?;
             }
-            Ok(correcting(
-                "the StatefulSet is made again for another class or size of volumes".to_owned(),
-            ))
+            "the StatefulSet is made again for another class or size of volumes".to_owned()
         }
-        StorageStep::DeleteUnbound(claims) => {
+        Correction::DeleteUnbound(claims) => {
+            delete_waiting_pods(context, observed).await?;
             let api: Api<PersistentVolumeClaim> = context.api(namespace);
             for claim in &claims {
                 delete_unchanged(&api, claim, PropagationPolicy::Background).await?;
             }
-            // A pod that waits for such a claim would keep it from going.
-            let pods: Api<Pod> = context.api(namespace);
-            let waiting = observed
-                .workload
-                .pods
-                .iter()
-                .filter(|pod| !restart::is_ready(pod) && !restart::is_leaving(pod));
-            for pod in waiting {
-                delete_same(&pods, pod, PropagationPolicy::Background).await?;
-            }
-            Ok(correcting(
-                "claims without a volume are made again for another class or size".to_owned(),
-            ))
+            "claims without a volume are made again for another class or size".to_owned()
         }
-        StorageStep::Wait(message) => Ok(correcting(message)),
-        StorageStep::Foreign(message) => Ok(Obstacle {
-            reason: "ForeignClaim",
-            message,
-        }),
+        Correction::Wait(message) => message,
+        Correction::Foreign(message) => {
+            return Ok(Obstacle {
+                reason: "ForeignClaim",
+                message,
+            });
+        }
+    };
+    Ok(Obstacle {
+        reason: "CorrectingStorage",
+        message,
+    })
+}
+
+/// Pods that wait for a claim without a volume; they come back with the StatefulSet.
+async fn delete_waiting_pods(context: &Context, observed: &Observed) -> Result<(), kube::Error> {
+    let api: Api<Pod> = context.api(observed.names.namespace());
+    for pod in &observed.workload.pods {
+        if !restart::is_ready(pod) && !restart::is_leaving(pod) {
+            delete_same(&api, pod, PropagationPolicy::Background).await?;
+        }
     }
+    Ok(())
 }
 
 /// Reads what has become of it, restarts a pod if one must be, and asks the brokers.

@@ -22,11 +22,9 @@ pub(crate) struct ClaimTemplate {
     pub(crate) class: Option<String>,
 }
 
-/// What to do before the objects are applied.
+/// What must be done before the StatefulSet can be applied.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum StorageStep {
-    /// Apply the StatefulSet with this claim template.
-    Apply(ClaimTemplate),
+pub(crate) enum Correction {
     /// Delete the StatefulSet and leave its pods: its template is wrong and a claim has no volume.
     Orphan,
     /// Delete these claims without a volume, and the pods that wait for them.
@@ -37,23 +35,30 @@ pub(crate) enum StorageStep {
     Foreign(String),
 }
 
-/// Decides the next step.
-pub(crate) fn plan(cluster: &ValidatedCluster, workload: &Workload) -> StorageStep {
-    let wanted = ClaimTemplate {
-        size: cluster.storage.size.clone(),
-        class: cluster.storage.class.clone(),
-    };
-    if let Some(step) = foreign(cluster, workload) {
-        return step;
+impl ClaimTemplate {
+    /// As the cluster asks now.
+    pub(crate) fn wanted(cluster: &ValidatedCluster) -> Self {
+        Self {
+            size: cluster.storage.size.clone(),
+            class: cluster.storage.class.clone(),
+        }
+    }
+}
+
+/// The claim template to apply the StatefulSet with, or what must be done first.
+pub(crate) fn plan(cluster: &ValidatedCluster, workload: &Workload) -> Result<ClaimTemplate, Correction> {
+    let wanted = ClaimTemplate::wanted(cluster);
+    if let Some(message) = foreign(cluster, workload) {
+        return Err(Correction::Foreign(message));
     }
     let unbound = |claim: &&PersistentVolumeClaim| !is_bound(claim);
     if let Some(live) = workload.stateful_set.as_ref().and_then(template_of) {
         let has_unbound = workload.claims.is_empty() || workload.claims.iter().any(|claim| unbound(&claim));
         let same = live == wanted;
         return if same || !has_unbound {
-            StorageStep::Apply(live)
+            Ok(live)
         } else {
-            StorageStep::Orphan
+            Err(Correction::Orphan)
         };
     }
     if let Some(leaving) = workload
@@ -61,7 +66,10 @@ pub(crate) fn plan(cluster: &ValidatedCluster, workload: &Workload) -> StorageSt
         .iter()
         .find(|claim| claim.metadata.deletion_timestamp.is_some())
     {
-        return StorageStep::Wait(format!("claim {} is being deleted", leaving.name_any()));
+        return Err(Correction::Wait(format!(
+            "claim {} is being deleted",
+            leaving.name_any()
+        )));
     }
     let wrong: Vec<_> = workload
         .claims
@@ -71,9 +79,9 @@ pub(crate) fn plan(cluster: &ValidatedCluster, workload: &Workload) -> StorageSt
         .cloned()
         .collect();
     if wrong.is_empty() {
-        StorageStep::Apply(wanted)
+        Ok(wanted)
     } else {
-        StorageStep::DeleteUnbound(wrong)
+        Err(Correction::DeleteUnbound(wrong))
     }
 }
 
@@ -117,7 +125,7 @@ pub(crate) fn difference(claim: &PersistentVolumeClaim, wanted: &StorageRequest)
     })
 }
 
-fn foreign(cluster: &ValidatedCluster, workload: &Workload) -> Option<StorageStep> {
+fn foreign(cluster: &ValidatedCluster, workload: &Workload) -> Option<String> {
     let other = |claim: &&PersistentVolumeClaim| {
         claim
             .labels()
@@ -125,14 +133,14 @@ fn foreign(cluster: &ValidatedCluster, workload: &Workload) -> Option<StorageSte
             .is_some_and(|id| *id != cluster.cluster_id)
     };
     let claim = workload.claims.iter().find(other)?;
-    Some(StorageStep::Foreign(format!(
+    Some(format!(
         "claim {} belongs to the cluster with the id {}, this one has {}: to use its data, delete the Secret {} (the CA \
          of this cluster); to give it up, delete the claim",
         claim.name_any(),
         claim.labels().get(CLUSTER_ID_LABEL).map_or("", String::as_str),
         cluster.cluster_id,
         cluster.names.ca(),
-    )))
+    ))
 }
 
 fn template_of(stateful_set: &StatefulSet) -> Option<ClaimTemplate> {
@@ -220,7 +228,7 @@ mod tests {
     #[test]
     fn a_new_cluster_gets_what_it_asks_for() {
         let step = plan(&cluster(Some("fast"), "1Gi"), &Workload::default());
-        assert_eq!(step, StorageStep::Apply(template(Some("fast"), "1Gi")));
+        assert_eq!(step, Ok(template(Some("fast"), "1Gi")));
     }
 
     #[test]
@@ -232,22 +240,19 @@ mod tests {
             claims: vec![pending.clone()],
             ..Workload::default()
         };
-        assert_eq!(plan(&wanted, &workload), StorageStep::Orphan);
+        assert_eq!(plan(&wanted, &workload), Err(Correction::Orphan));
         workload.stateful_set = None;
         assert_eq!(
             plan(&wanted, &workload),
-            StorageStep::DeleteUnbound(vec![pending.clone()])
+            Err(Correction::DeleteUnbound(vec![pending.clone()]))
         );
         let mut leaving = pending;
         leaving.metadata.deletion_timestamp =
             Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
         workload.claims = vec![leaving];
-        assert!(matches!(plan(&wanted, &workload), StorageStep::Wait(_)));
+        assert!(matches!(plan(&wanted, &workload), Err(Correction::Wait(_))));
         workload.claims.clear();
-        assert_eq!(
-            plan(&wanted, &workload),
-            StorageStep::Apply(template(Some("fast"), "1Gi"))
-        );
+        assert_eq!(plan(&wanted, &workload), Ok(template(Some("fast"), "1Gi")));
     }
 
     #[test]
@@ -259,7 +264,7 @@ mod tests {
         };
         assert_eq!(
             plan(&cluster(None, "1Gi"), &workload),
-            StorageStep::DeleteUnbound(vec![pending])
+            Err(Correction::DeleteUnbound(vec![pending]))
         );
     }
 
@@ -271,7 +276,7 @@ mod tests {
             ..Workload::default()
         };
         let step = plan(&cluster(Some("fast"), "2Gi"), &workload);
-        assert_eq!(step, StorageStep::Apply(template(Some("slow"), "1Gi")));
+        assert_eq!(step, Ok(template(Some("slow"), "1Gi")));
     }
 
     #[test]
@@ -282,7 +287,7 @@ mod tests {
         };
         assert_eq!(
             plan(&cluster(Some("fast"), "1Gi"), &workload),
-            StorageStep::Apply(template(Some("fast"), "1Gi"))
+            Ok(template(Some("fast"), "1Gi"))
         );
     }
 
@@ -292,7 +297,7 @@ mod tests {
             claims: vec![claim("Bound", None, "1Gi", "other")],
             ..Workload::default()
         };
-        let StorageStep::Foreign(message) = plan(&cluster(None, "1Gi"), &workload) else {
+        let Err(Correction::Foreign(message)) = plan(&cluster(None, "1Gi"), &workload) else {
             panic!("not refused")
         };
         assert!(
@@ -310,7 +315,7 @@ mod tests {
         };
         assert_eq!(
             plan(&cluster(None, "1536Mi"), &workload),
-            StorageStep::Apply(template(None, "1536Mi"))
+            Ok(template(None, "1536Mi"))
         );
     }
 }

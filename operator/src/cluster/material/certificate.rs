@@ -159,6 +159,14 @@ fn name_text(name: &GeneralName<'_>) -> Option<String> {
                 .ok()
                 .map(|ip| ip.to_string())
         }
-        _ => None,
+        // The operator writes no other kinds of names; a certificate that has some is not ours.
+        GeneralName::OtherName(..)
+        | GeneralName::RFC822Name(_)
+        | GeneralName::X400Address(_)
+        | GeneralName::DirectoryName(_)
+        | GeneralName::EDIPartyName(_)
+        | GeneralName::URI(_)
+        | GeneralName::RegisteredID(_)
+        | GeneralName::Invalid(..) => Some(format!("{name:?}")),
     }
 }

@@ -232,7 +232,7 @@ fn an_expired_ca_leaves_the_bundle() {
     store(&mut observed, &first);
     let (second, made) = renew(&observed, &cluster, now() + Duration::days(3700));
     assert!(made.ca && made.server);
-    assert_eq!(second.bundle, [second.ca.certificate.clone()]);
+    assert_eq!(second.bundle, std::slice::from_ref(&second.ca.certificate));
 }
 
 #[test]
