@@ -96,3 +96,8 @@ app.kubernetes.io/component: node-tuner
 {{- $watched := has (include "felix.buffersNamespace" .) (splitList "\n" (include "felix.watchedNamespaces" .)) -}}
 {{- if not (or (include "felix.watchesAll" .) $watched) -}}true{{- end -}}
 {{- end -}}
+
+{{/* "true" where several replicas elect the one that works. */}}
+{{- define "felix.elects" -}}
+{{- if gt (.Values.operator.replicas | int64) 1 -}}true{{- end -}}
+{{- end -}}
