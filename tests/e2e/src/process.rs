@@ -26,11 +26,11 @@ pub async fn run(program: &str, arguments: &[&str]) -> Result<String> {
         .with_context(|| format!("{program} {arguments:?} was not done in {LIMIT:?}"))?
         .with_context(|| format!("cannot start {program}"))?;
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let complaint = String::from_utf8_lossy(&output.stderr);
     ensure!(
         output.status.success(),
-        "{program} {arguments:?}: {}\n{printed}{}",
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
+        "{program} {arguments:?}: {}\n{complaint}",
+        output.status
     );
     Ok(printed)
 }
@@ -41,11 +41,14 @@ pub struct OperatorProcess {
 }
 
 impl OperatorProcess {
-    /// Builds the operator of this checkout and returns the path of its binary.
+    /// Builds the operator of this checkout and returns the path of its binary, or the one that FELIX_OPERATOR names.
     ///
     /// # Errors
     /// If it does not build.
     pub async fn build() -> Result<PathBuf> {
+        if let Some(binary) = std::env::var_os("FELIX_OPERATOR") {
+            return Ok(PathBuf::from(binary));
+        }
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
         let arguments = [
             "build",

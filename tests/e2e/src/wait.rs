@@ -142,5 +142,8 @@ fn shown<K: Serialize>(object: &K) -> String {
     {
         metadata.remove("managedFields");
     }
+    if value["kind"] == "Secret" {
+        value["data"] = "not shown".into();
+    }
     serde_yaml::to_string(&value).unwrap_or_default()
 }

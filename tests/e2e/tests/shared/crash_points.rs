@@ -8,7 +8,6 @@ use felix_e2e::{
     CrashPoint, CrashProxy, Kind, Moment, OperatorProcess, QUICK, Space, USUAL, chart_dir, cluster, helm,
     normalised, poll, scenario,
 };
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
@@ -41,7 +40,7 @@ enum Phase {
 }
 
 async fn sweep(space: &Space, phase: Phase) -> Result<()> {
-    let mut lab = Lab::prepare(space).await?;
+    let mut lab = Lab::prepare(space, phase).await?;
     let clean = lab.clean_run(phase).await.context("the clean run")?;
     let calls = clean.calls.len();
     eprintln!("{phase:?}: N = {calls} calls change something");
@@ -74,10 +73,12 @@ struct Lab<'a> {
     binary: PathBuf,
     kubeconfig: PathBuf,
     folder: tempfile::TempDir,
+    /// Under Retain a deletion is the garbage collector's work alone; under Delete the operator has a part in it.
+    deletion_policy: &'static str,
 }
 
 impl<'a> Lab<'a> {
-    async fn prepare(space: &'a Space) -> Result<Self> {
+    async fn prepare(space: &'a Space, phase: Phase) -> Result<Self> {
         let chart = chart_dir();
         let chart = chart.to_str().context("the checkout's path is not UTF-8")?;
         let mut arguments = vec![
@@ -108,6 +109,11 @@ impl<'a> Lab<'a> {
             binary,
             kubeconfig,
             folder,
+            deletion_policy: if phase == Phase::Delete {
+                "Delete"
+            } else {
+                "Retain"
+            },
         })
     }
 
@@ -169,8 +175,11 @@ impl<'a> Lab<'a> {
         match phase {
             // On no node: the control plane alone is what this is about.
             Phase::Create => {
-                let nowhere = json!({ "scheduling": { "nodeSelector": { "felix-e2e": "nowhere" } } });
-                self.space.apply(Kind::Cluster, &cluster(name, &nowhere)).await?;
+                let spec = json!({
+                    "scheduling": { "nodeSelector": { "felix-e2e": "nowhere" } },
+                    "storage": { "deletionPolicy": self.deletion_policy },
+                });
+                self.space.apply(Kind::Cluster, &cluster(name, &spec)).await?;
             }
             Phase::Change => {
                 let change = json!({ "spec": { "resources": { "limits": { "memory": "320Mi" } } } });
@@ -210,17 +219,10 @@ impl<'a> Lab<'a> {
         .await
     }
 
-    /// Takes the cluster away, and what deletion keeps.
+    /// Takes the cluster away. What deletion keeps stays until the namespace goes: every run has a name of its own.
     async fn clear(&self, name: &str) -> Result<()> {
         self.space
             .delete_and_await(&self.space.felix(Kind::Cluster), name)
-            .await?;
-        self.space
-            .delete_and_await(&self.space.api::<Secret>(), &format!("{name}-ca"))
-            .await?;
-        let claim = format!("data-{name}-broker-0");
-        self.space
-            .delete_and_await(&self.space.api::<PersistentVolumeClaim>(), &claim)
             .await
     }
 
