@@ -93,7 +93,11 @@ fn fields(page: &mut String, node: &Value, prefix: &str) {
 
 fn about(field: &Value) -> String {
     let mut parts = vec![text(field, "description").replace('\n', " ")];
-    parts.extend(rule_messages(field).into_iter().map(|m| format!("*{m}.*")));
+    parts.extend(
+        rule_messages(field)
+            .into_iter()
+            .map(|m| format!("Refused otherwise: *{m}.*")),
+    );
     parts.join(" ").replace('|', "\\|")
 }
 

@@ -50,7 +50,7 @@ struct Seen {
 
 /// The Lease is lost.
 #[derive(Debug, thiserror::Error)]
-#[error("the Lease {LEASE} could not be renewed for {RENEW_DEADLINE:?}; another operator may work now")]
+#[error("the Lease {LEASE} is gone, another's, or could not be renewed for {RENEW_DEADLINE:?}")]
 pub(crate) struct Lost;
 
 impl Candidate {
