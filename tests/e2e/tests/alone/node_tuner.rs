@@ -182,7 +182,7 @@ impl MachineNamespace {
         let file = PathBuf::from(format!("/run/{}-netns", space.name));
         let namespace = Self { file };
         as_root(&["touch", namespace.path()?]).await?;
-        as_root(&["mount", "--bind", "/proc/1/ns/net", namespace.path()?]).await?;
+        as_root(&["mount", "--bind", "/proc/self/ns/net", namespace.path()?]).await?;
         Ok(namespace)
     }
 
