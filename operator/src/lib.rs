@@ -9,6 +9,7 @@ mod context;
 mod controllers;
 mod difference;
 mod events;
+mod finalizer;
 mod gate;
 mod leader;
 mod metrics;

@@ -12,6 +12,7 @@ use crate::{
     benchmark, cluster,
     config::RunArgs,
     context::Context,
+    finalizer,
     gate::{Gate, GateLayer},
     leader::Candidate,
     metrics::Metrics,
@@ -185,4 +186,7 @@ async fn work(context: &Arc<Context>, results: benchmark::Results, stop: &Cancel
         stream::run(context.clone(), stop.clone()),
         benchmark::run(context.clone(), results, stop.clone()),
     );
+    if let Err(error) = finalizer::let_go_with_own_namespace(context).await {
+        tracing::warn!(%error, "finalizers may be left in the operator's namespace");
+    }
 }

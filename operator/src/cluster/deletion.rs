@@ -7,21 +7,13 @@ use k8s_openapi::api::{
     apps::v1::StatefulSet,
     core::v1::{PersistentVolumeClaim, Secret},
 };
-use kube::{
-    Api, ResourceExt,
-    api::{Patch, PatchParams, PropagationPolicy},
-};
-use serde_json::json;
+use kube::{Api, ResourceExt, api::PropagationPolicy};
 
 use super::{
     dereference::{Observed, Workload},
     validate::identify,
 };
-use crate::{
-    apply::{delete_same, is_not_found},
-    context::Context,
-    names::{CLUSTER_ID_LABEL, FIELD_MANAGER, FINALIZER},
-};
+use crate::{apply::delete_same, context::Context, finalizer, names::CLUSTER_ID_LABEL};
 
 /// How far a deletion has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,23 +24,19 @@ pub(crate) enum Farewell {
     Waiting,
 }
 
-/// Adds or removes our finalizer, as the policy asks. True: it was written.
-pub(crate) async fn keep_finalizer(context: &Context, cluster: &FelixCluster) -> Result<bool, kube::Error> {
+/// Adds or removes our finalizer, as the policy asks.
+pub(crate) async fn keep_finalizer(context: &Context, cluster: &FelixCluster) -> Result<(), kube::Error> {
     let wanted = match cluster.spec.storage.deletion_policy {
         DeletionPolicy::Delete => true,
         DeletionPolicy::Retain => false,
     };
-    if wanted == has_finalizer(cluster) {
-        return Ok(false);
-    }
-    set_finalizer(context, cluster, wanted).await?;
-    Ok(true)
+    finalizer::keep(context, cluster, wanted).await
 }
 
 /// Does what the policy asks for an object that is being deleted. May be interrupted anywhere.
 pub(crate) async fn finish(context: &Context, observed: &Observed) -> Result<Farewell, kube::Error> {
     let cluster = &observed.cluster;
-    if !has_finalizer(cluster) {
+    if !finalizer::is_on(cluster) {
         return Ok(Farewell::Done);
     }
     if cluster.spec.storage.deletion_policy == DeletionPolicy::Delete {
@@ -72,10 +60,8 @@ pub(crate) async fn finish(context: &Context, observed: &Observed) -> Result<Far
             delete_same(&secrets, ca, PropagationPolicy::Background).await?;
         }
     }
-    match set_finalizer(context, cluster, false).await {
-        Err(error) if is_not_found(&error) => Ok(Farewell::Done),
-        result => result.map(|()| Farewell::Done),
-    }
+    finalizer::keep(context, cluster, false).await?;
+    Ok(Farewell::Done)
 }
 
 /// The claims of this very cluster; those of another one with the same name stay.
@@ -87,35 +73,4 @@ fn claims_of<'a>(workload: &'a Workload, id: &'a str) -> impl Iterator<Item = &'
             .is_some_and(|label| label == id);
         ours && claim.metadata.deletion_timestamp.is_none()
     })
-}
-
-fn has_finalizer(cluster: &FelixCluster) -> bool {
-    cluster
-        .finalizers()
-        .iter()
-        .any(|finalizer| finalizer == FINALIZER)
-}
-
-/// With the resource version, so that no other finalizer is lost.
-async fn set_finalizer(context: &Context, cluster: &FelixCluster, wanted: bool) -> Result<(), kube::Error> {
-    let mut finalizers: Vec<String> = cluster
-        .finalizers()
-        .iter()
-        .filter(|f| *f != FINALIZER)
-        .cloned()
-        .collect();
-    if wanted {
-        finalizers.push(FINALIZER.to_owned());
-    }
-    let patch = json!({
-        "metadata": { "resourceVersion": cluster.resource_version(), "finalizers": finalizers },
-    });
-    let api: Api<FelixCluster> = context.api(&cluster.namespace().unwrap_or_default());
-    let params = PatchParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
-    api.patch(&cluster.name_any(), &params, &Patch::Merge(patch))
-        .await
-        .map(drop)
 }

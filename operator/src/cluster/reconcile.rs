@@ -82,10 +82,7 @@ async fn carry_out(
     observed: &Observed,
     cluster: &ValidatedCluster,
 ) -> Result<Option<Obstacle>, ReconcileError> {
-    if deletion::keep_finalizer(context, &observed.cluster).await? {
-        // The object has a new resource version; the change of it brings us back.
-        tracing::info!(cluster = %observed.cluster.name_any(), "finalizer follows spec.storage.deletionPolicy");
-    }
+    deletion::keep_finalizer(context, &observed.cluster).await?;
     let plan = storage::plan(cluster, &observed.workload);
     let claims = plan.clone().unwrap_or_else(|_| ClaimTemplate::wanted(cluster));
     let now = OffsetDateTime::now_utc();

@@ -5,11 +5,7 @@
 //! released when the deletion is seen, or later, when another object wants the name.
 
 use felix_crds::{DeletionPolicy, FelixStream};
-use kube::{
-    ResourceExt,
-    api::{Patch, PatchParams},
-};
-use serde_json::json;
+use kube::ResourceExt;
 
 use super::{
     dereference::{self, Broker},
@@ -17,10 +13,9 @@ use super::{
     plan::{self, Farewell, ValidatedStream},
 };
 use crate::{
-    apply::is_not_found,
     broker_api::{BrokerApi, BrokerApiError},
     context::Context,
-    names::{FIELD_MANAGER, FINALIZER},
+    finalizer,
     retry::ReconcileError,
 };
 
@@ -48,16 +43,13 @@ pub(crate) async fn keep_finalizer(context: &Context, stream: &FelixStream) -> R
         DeletionPolicy::Delete => true,
         DeletionPolicy::Retain => false,
     };
-    if wanted == has_finalizer(stream) {
-        return Ok(());
-    }
-    set_finalizer(context, stream, wanted).await
+    finalizer::keep(context, stream, wanted).await
 }
 
 /// Does what the policy says for an object that is being deleted, then lets it go. With the cluster or the namespace
 /// goes the stream.
 pub(crate) async fn finish(context: &Context, stream: &FelixStream) -> Result<Progress, ReconcileError> {
-    if !has_finalizer(stream) {
+    if !finalizer::is_on(stream) {
         return Ok(Progress::Done);
     }
     let broker = match dereference::broker(context, stream).await? {
@@ -65,7 +57,7 @@ pub(crate) async fn finish(context: &Context, stream: &FelixStream) -> Result<Pr
         Broker::NotYet => None,
         Broker::At(broker) => Some(broker),
     };
-    if dereference::namespace_ends(context, &stream.namespace().unwrap_or_default()).await? {
+    if finalizer::namespace_ends(context, &stream.namespace().unwrap_or_default()).await? {
         return let_go(context, stream).await;
     }
     let Some(broker) = broker else {
@@ -143,35 +135,7 @@ async fn say_farewell(stream: &ValidatedStream, broker: &BrokerApi) -> Result<()
     }
 }
 
-fn has_finalizer(stream: &FelixStream) -> bool {
-    stream.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
-}
-
 async fn let_go(context: &Context, stream: &FelixStream) -> Result<Progress, ReconcileError> {
-    set_finalizer(context, stream, false).await?;
+    finalizer::keep(context, stream, false).await?;
     Ok(Progress::Done)
-}
-
-/// Fails where the object has changed since it was read, so that nobody else's finalizer is lost.
-async fn set_finalizer(context: &Context, stream: &FelixStream, wanted: bool) -> Result<(), kube::Error> {
-    let others = stream
-        .finalizers()
-        .iter()
-        .filter(|finalizer| *finalizer != FINALIZER);
-    let mut finalizers: Vec<&str> = others.map(String::as_str).collect();
-    if wanted {
-        finalizers.push(FINALIZER);
-    }
-    let body = json!({ "metadata": {
-        "uid": stream.uid(), "resourceVersion": stream.resource_version(), "finalizers": finalizers,
-    } });
-    let params = PatchParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
-    let api = context.api::<FelixStream>(&stream.namespace().unwrap_or_default());
-    match api.patch(&stream.name_any(), &params, &Patch::Merge(&body)).await {
-        Err(error) if !wanted && is_not_found(&error) => Ok(()),
-        result => result.map(drop),
-    }
 }

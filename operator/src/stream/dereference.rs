@@ -1,8 +1,7 @@
 //! What a FelixStream points at: its cluster, and the admin API of that cluster's broker.
 
 use felix_crds::{FelixCluster, FelixStream};
-use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, ResourceExt};
+use kube::ResourceExt;
 
 use crate::{
     broker_api::BrokerApi, cluster::any_broker, context::Context, names::ClusterNames, retry::ReconcileError,
@@ -28,11 +27,4 @@ pub(crate) async fn broker(context: &Context, stream: &FelixStream) -> Result<Br
     }
     let broker = any_broker(context, &ClusterNames::new(namespace, name)).await?;
     Ok(broker.map_or(Broker::NotYet, |broker| Broker::At(Box::new(broker))))
-}
-
-/// Whether the namespace is being deleted, and with it the cluster.
-pub(crate) async fn namespace_ends(context: &Context, namespace: &str) -> Result<bool, kube::Error> {
-    let namespaces: Api<Namespace> = Api::all(context.client.clone());
-    let found = namespaces.get_opt(namespace).await?;
-    Ok(found.is_none_or(|namespace| namespace.metadata.deletion_timestamp.is_some()))
 }
