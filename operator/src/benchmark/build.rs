@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{
     api::{
-        batch::v1::{Job, JobSpec},
+        batch::v1::{
+            Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnPodConditionsPattern, PodFailurePolicyRule,
+        },
         core::v1::{
             Affinity, Capabilities, ConfigMap, ConfigMapVolumeSource, Container, ContainerPort, EnvVar,
             EnvVarSource, ObjectFieldSelector, PodAffinityTerm, PodAntiAffinity, PodSecurityContext, PodSpec,
@@ -120,6 +122,7 @@ fn job(run: &ValidatedRun) -> Job {
             backoff_limit: Some(0),
             active_deadline_seconds: Some(run.deadline_seconds),
             pod_replacement_policy: Some("Failed".to_owned()),
+            pod_failure_policy: Some(tell_disruptions()),
             suspend: Some(run.suspend),
             template: PodTemplateSpec {
                 metadata: Some(ObjectMeta {
@@ -132,6 +135,20 @@ fn job(run: &ValidatedRun) -> Job {
             ..JobSpec::default()
         }),
         status: None,
+    }
+}
+
+/// An eviction, a drain or a lost node then stands in the Job's own status, also after the pod is gone.
+fn tell_disruptions() -> PodFailurePolicy {
+    PodFailurePolicy {
+        rules: vec![PodFailurePolicyRule {
+            action: "FailJob".to_owned(),
+            on_pod_conditions: Some(vec![PodFailurePolicyOnPodConditionsPattern {
+                type_: "DisruptionTarget".to_owned(),
+                status: "True".to_owned(),
+            }]),
+            ..PodFailurePolicyRule::default()
+        }],
     }
 }
 

@@ -109,8 +109,12 @@ fn failed(failure: &JobCondition, evidence: &Evidence<'_>) -> Progress {
     if failure.reason.as_deref() == Some("DeadlineExceeded") {
         return Progress::failed("DeadlineExceeded", "the run took longer than spec.deadline");
     }
-    if let Some(progress) = evidence.pods.iter().find_map(evicted) {
-        return progress;
+    if let Some(message) = evidence.pods.iter().find_map(evicted) {
+        return Progress::failed("Evicted", format!("the pod was evicted: {message}"));
+    }
+    if failure.reason.as_deref() == Some("PodFailurePolicy") {
+        let message = failure.message.as_deref().unwrap_or_default();
+        return Progress::failed("Evicted", format!("the pod was evicted: {message}"));
     }
     let ends = || evidence.pods.iter().filter_map(terminated);
     if ends().any(|end| end.reason.as_deref() == Some("OOMKilled")) {
@@ -136,24 +140,15 @@ fn failed(failure: &JobCondition, evidence: &Evidence<'_>) -> Progress {
     }
 }
 
-/// A pod that the kubelet or the scheduler took away.
-fn evicted(pod: &Pod) -> Option<Progress> {
+/// Why a pod was taken away, where the kubelet, the scheduler or a drain did that.
+fn evicted(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref()?;
-    let disrupted = || {
-        let conditions = status.conditions.as_ref()?;
-        let found = conditions
-            .iter()
-            .find(|c| c.type_ == "DisruptionTarget" && c.status == "True")?;
-        Some(found.message.clone().unwrap_or_default())
-    };
-    let message = match status.reason.as_deref() {
-        Some("Evicted") => status.message.clone().unwrap_or_default(),
-        _ => disrupted()?,
-    };
-    Some(Progress::failed(
-        "Evicted",
-        format!("the pod was evicted: {message}"),
-    ))
+    if status.reason.as_deref() == Some("Evicted") {
+        return Some(status.message.clone().unwrap_or_default());
+    }
+    let mut conditions = status.conditions.iter().flatten();
+    let disrupted = conditions.find(|c| c.type_ == "DisruptionTarget" && c.status == "True")?;
+    Some(disrupted.message.clone().unwrap_or_default())
 }
 
 fn terminated(pod: &Pod) -> Option<&ContainerStateTerminated> {
@@ -343,6 +338,12 @@ mod tests {
         );
         assert_eq!(of(&[ended], None), (BenchmarkPhase::Failed, "ProcessFailed"));
         assert_eq!(of(&[], None), (BenchmarkPhase::Failed, "PodLost"));
+        let taken = failed_job("PodFailurePolicy");
+        assert_eq!(
+            check(Some(&taken), &[], Some(&document(false))),
+            (BenchmarkPhase::Failed, "Evicted"),
+            "the pod is gone, and what it could still write is no result"
+        );
         assert_eq!(
             check(Some(&failed_job("DeadlineExceeded")), &[], None),
             (BenchmarkPhase::Failed, "DeadlineExceeded")
