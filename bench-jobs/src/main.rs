@@ -14,5 +14,8 @@ async fn main() -> ExitCode {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .init();
-    felix_bench::run(cli.command).await
+    // On a worker of the runtime: whoever runs on the main thread is woken across threads for every acknowledgement.
+    tokio::spawn(felix_bench::run(cli.command))
+        .await
+        .unwrap_or(ExitCode::FAILURE)
 }

@@ -88,21 +88,7 @@ pub(crate) fn split(lines: &[String], summary: &str, maps: usize) -> anyhow::Res
 
 /// Writes lines and summary into the targets. Network faults and server errors are tried again for about half a minute.
 pub(crate) async fn write(targets: &[Target], lines: &[String], summary: &str) -> anyhow::Result<()> {
-    let api = InCluster::from_pod()?;
-    let chunks = split(lines, summary, targets.len())?;
-    for (place, (target, chunk)) in targets.iter().zip(chunks).enumerate().rev() {
-        // The one with the summary goes last: whoever sees the summary finds all lines in place.
-        let data = if place == 0 {
-            json!({ "results.jsonl": chunk, "summary.json": summary })
-        } else {
-            json!({ "results.jsonl": chunk })
-        };
-        let body = json!({ "data": data }).to_string();
-        api.patch(&target.path(), body)
-            .await
-            .with_context(|| format!("writing ConfigMap {}/{}", target.namespace, target.name))?;
-    }
-    Ok(())
+    InCluster::from_pod()?.write(targets, lines, summary).await
 }
 
 /// The API server as a pod sees it.
@@ -111,9 +97,27 @@ struct InCluster {
     port: u16,
     token_file: std::path::PathBuf,
     tls: TlsConnector,
+    first_pause: Duration,
 }
 
 impl InCluster {
+    async fn write(&self, targets: &[Target], lines: &[String], summary: &str) -> anyhow::Result<()> {
+        let chunks = split(lines, summary, targets.len())?;
+        for (place, (target, chunk)) in targets.iter().zip(chunks).enumerate().rev() {
+            // The one with the summary goes last: whoever sees the summary finds all lines in place.
+            let data = if place == 0 {
+                json!({ "results.jsonl": chunk, "summary.json": summary })
+            } else {
+                json!({ "results.jsonl": chunk })
+            };
+            let body = json!({ "data": data }).to_string();
+            self.patch(&target.path(), body)
+                .await
+                .with_context(|| format!("writing ConfigMap {}/{}", target.namespace, target.name))?;
+        }
+        Ok(())
+    }
+
     fn from_pod() -> anyhow::Result<Self> {
         let variable =
             |name: &str| std::env::var(name).with_context(|| format!("{name} is not set: not in a pod"));
@@ -138,17 +142,20 @@ impl InCluster {
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)
             .with_no_client_auth();
+        let tls = TlsConnector::from(Arc::new(config));
+        let token_file = account.join("token");
         Ok(Self {
             host,
             port,
-            token_file: account.join("token"),
-            tls: TlsConnector::from(Arc::new(config)),
+            token_file,
+            tls,
+            first_pause: FIRST_PAUSE,
         })
     }
 
     async fn patch(&self, path: &str, body: String) -> anyhow::Result<()> {
         let body = Bytes::from(body);
-        let mut pause = FIRST_PAUSE;
+        let mut pause = self.first_pause;
         let mut attempt = 1;
         loop {
             let tried = tokio::time::timeout(ATTEMPT_TIMEOUT, self.patch_once(path, body.clone())).await;
@@ -258,5 +265,125 @@ mod tests {
         assert!(worth_another_try(StatusCode::CONFLICT));
         assert!(!worth_another_try(StatusCode::FORBIDDEN));
         assert!(!worth_another_try(StatusCode::NOT_FOUND));
+    }
+
+    /// One request as the server saw it.
+    struct Seen {
+        line: String,
+        authorization: String,
+        content_type: String,
+        body: serde_json::Value,
+    }
+
+    /// An API server that answers with these codes, one after the other, over TLS; and what a pod knows of it.
+    async fn api_server(
+        codes: Vec<u16>,
+    ) -> (InCluster, tempfile::TempDir, tokio::task::JoinHandle<Vec<Seen>>) {
+        let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into()]).unwrap();
+        let account = tempfile::tempdir().unwrap();
+        std::fs::write(account.path().join("ca.crt"), made.cert.pem()).unwrap();
+        std::fs::write(account.path().join("token"), "secret\n").unwrap();
+        let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], key)
+            .unwrap();
+        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mut api = InCluster::new("127.0.0.1".into(), port, account.path()).unwrap();
+        api.first_pause = Duration::from_millis(1);
+        let server = tokio::spawn(async move {
+            let mut seen = Vec::new();
+            for code in codes {
+                let (tcp, _) = listener.accept().await.unwrap();
+                let tls = acceptor.accept(tcp).await.unwrap();
+                seen.push(answer_once(tls, code).await);
+            }
+            seen
+        });
+        (api, account, server)
+    }
+
+    async fn answer_once(stream: tokio_rustls::server::TlsStream<TcpStream>, code: u16) -> Seen {
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let tell = std::sync::Mutex::new(Some(tell));
+        let service = hyper::service::service_fn(|request: Request<hyper::body::Incoming>| {
+            let tell = tell.lock().unwrap().take();
+            async move {
+                let header = |name: &str| request.headers()[name].to_str().unwrap().to_owned();
+                let line = format!("{} {}", request.method(), request.uri());
+                let (authorization, content_type) = (header("authorization"), header("content-type"));
+                let body = request.into_body().collect().await.unwrap().to_bytes();
+                let body = serde_json::from_slice(&body).unwrap();
+                tell.unwrap()
+                    .send(Seen {
+                        line,
+                        authorization,
+                        content_type,
+                        body,
+                    })
+                    .ok();
+                let answer = axum::http::Response::builder()
+                    .status(code)
+                    .body(Full::new(Bytes::from("{}")));
+                Ok::<_, std::convert::Infallible>(answer.unwrap())
+            }
+        });
+        // The client hangs up as soon as it has its answer.
+        hyper::server::conn::http1::Builder::new()
+            .serve_connection(TokioIo::new(stream), service)
+            .await
+            .ok();
+        told.await.unwrap()
+    }
+
+    fn two_targets() -> [Target; 2] {
+        [Target::parse("ns/a").unwrap(), Target::parse("ns/b").unwrap()]
+    }
+
+    #[tokio::test]
+    async fn results_are_merge_patched_with_the_pods_token_the_summary_last() {
+        let (api, _account, server) = api_server(vec![503, 200, 200]).await;
+        api.write(&two_targets(), &["line".into()], r#"{"passed":true}"#)
+            .await
+            .unwrap();
+        let seen = server.await.unwrap();
+        let lines: Vec<_> = seen.iter().map(|seen| seen.line.as_str()).collect();
+        let path = |name: &str| format!("PATCH /api/v1/namespaces/ns/configmaps/{name}");
+        assert_eq!(lines, [path("b"), path("b"), path("a")]);
+        assert!(seen.iter().all(|seen| seen.authorization == "Bearer secret"));
+        assert!(
+            seen.iter()
+                .all(|seen| seen.content_type == "application/merge-patch+json")
+        );
+        assert_eq!(seen[2].body["data"]["results.jsonl"], "line\n");
+        assert_eq!(seen[2].body["data"]["summary.json"], r#"{"passed":true}"#);
+        assert!(seen[1].body["data"].get("summary.json").is_none());
+    }
+
+    #[tokio::test]
+    async fn a_refusal_ends_at_once_and_names_the_configmap() {
+        let (api, _account, server) = api_server(vec![403]).await;
+        let error = api.write(&two_targets()[..1], &[], "{}").await.unwrap_err();
+        assert!(
+            format!("{error:#}").contains("ConfigMap ns/a") && format!("{error:#}").contains("403"),
+            "{error:#}"
+        );
+        assert_eq!(server.await.unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_never_recovers_is_given_up() {
+        let (api, _account, server) = api_server(vec![500; ATTEMPTS as usize]).await;
+        let error = api.write(&two_targets()[..1], &[], "{}").await.unwrap_err();
+        assert!(
+            format!("{error:#}").contains("gave up after 6 attempts"),
+            "{error:#}"
+        );
+        server.await.unwrap();
     }
 }
