@@ -309,15 +309,4 @@ fn escaped(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn owners_are_escaped_in_the_query() {
-        assert_eq!(
-            ownership_query("FelixStream/ns/a", 7),
-            "owner=FelixStream%2Fns%2Fa&catalogueVersion=7"
-        );
-        assert_eq!(stream_path("a.b-c_d", "/owner"), "/api/v1/streams/a.b-c_d/owner");
-    }
-}
+mod tests;

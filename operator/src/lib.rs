@@ -9,6 +9,8 @@ mod context;
 mod controllers;
 mod difference;
 mod events;
+#[cfg(test)]
+mod fake_api;
 mod finalizer;
 mod gate;
 mod leader;

@@ -259,3 +259,6 @@ fn obstacle_of(error: &ReconcileError) -> Obstacle {
         message: error.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests;
