@@ -203,3 +203,75 @@ where
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use felix_crds::FelixCluster;
+    use prometheus_client::registry::Registry;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        config::{Cli, Command},
+        fake_api::FakeApi,
+        metrics::Metrics,
+    };
+
+    const CLUSTER: &str = "/apis/felix.dev/v1alpha1/namespaces/ns/felixclusters/odd";
+
+    struct Never;
+
+    impl Reconciler for Never {
+        type Object = FelixCluster;
+        const KIND: &'static str = "FelixCluster";
+
+        async fn reconcile(&self, _: Arc<FelixCluster>) -> Result<Action, ReconcileError> {
+            Err(ReconcileError::Internal(
+                "an object that cannot be read was reconciled".to_owned(),
+            ))
+        }
+    }
+
+    #[tokio::test]
+    async fn an_object_that_cannot_be_read_is_told_so_and_waits_for_a_change() {
+        let api = FakeApi::default();
+        let odd = json!({
+            "apiVersion": "felix.dev/v1alpha1", "kind": "FelixCluster",
+            "metadata": { "name": "odd", "namespace": "ns", "uid": "u", "generation": 4,
+                          "creationTimestamp": "2026-01-01T00:00:00Z" },
+            "spec": { "storage": "a lot" },
+        });
+        api.put(CLUSTER, odd.clone());
+        let Command::Run(args) = Cli::parse_from(["felix-operator", "run"]).command else {
+            panic!("not run")
+        };
+        let context = Arc::new(Context::new(
+            api.client(),
+            &args,
+            Metrics::register(&mut Registry::default()),
+        ));
+        let shared = Arc::new(Shared {
+            context,
+            reconciler: Never,
+            retries: Retries::default(),
+        });
+        let object: Arc<Guarded<FelixCluster>> = Arc::new(serde_json::from_value(odd).unwrap());
+        let error = reconcile(object.clone(), shared.clone()).await.unwrap_err();
+        assert!(matches!(error, ReconcileError::Unreadable(_)), "{error}");
+        assert_eq!(
+            error_policy(object.clone(), &error, shared.clone()),
+            Action::await_change()
+        );
+        let status = api.get(CLUSTER).unwrap()["status"].clone();
+        let ready = &status["conditions"][0];
+        assert_eq!(
+            (&ready["type"], &ready["status"], &ready["reason"]),
+            (&json!("Ready"), &json!("False"), &json!("Unreadable"))
+        );
+        assert_eq!(status["observedGeneration"], 4);
+        // Said again in the same words: for the API server that is no change.
+        let _ = reconcile(object, shared).await;
+        assert_eq!(api.get(CLUSTER).unwrap()["status"], status);
+    }
+}
