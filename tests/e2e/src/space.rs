@@ -369,6 +369,23 @@ impl Space {
         }
     }
 
+    /// Deletes the namespace as it stands and awaits that it is gone.
+    ///
+    /// # Errors
+    /// If something in it keeps it from ending.
+    pub async fn end(&self) -> Result<()> {
+        self.delete_and_await(&Api::<Namespace>::all(self.client.clone()), &self.name)
+            .await
+    }
+
+    /// A second namespace like this one, for the same scenario.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub async fn another(&self, scenario: &str) -> Result<Self> {
+        Self::create(scenario).await
+    }
+
     /// Our objects first, while there is an operator to clean up behind them; then the namespace.
     async fn remove(&self) -> Result<()> {
         for kind in Kind::ALL {
@@ -378,10 +395,13 @@ impl Space {
             }
         }
         // Claims and the CA's key have no owner; the namespace takes them along.
-        Api::<Namespace>::all(self.client.clone())
-            .delete(&self.name, &DeleteParams::background())
-            .await?;
-        Ok(())
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        match namespaces.delete(&self.name, &DeleteParams::background()).await {
+            Ok(_) => Ok(()),
+            // The scenario may have ended it itself.
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

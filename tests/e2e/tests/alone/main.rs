@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+mod every_namespace;
 mod kube_proxy;
 mod node_tuner;
 

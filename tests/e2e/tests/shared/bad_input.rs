@@ -2,12 +2,9 @@
 
 use anyhow::{Context, Result, ensure};
 use felix_client::Record;
-use felix_e2e::{Kind, QUICK, USUAL, await_object, cluster, scenario, stream};
-use k8s_openapi::api::core::v1::{Namespace, Pod};
-use kube::{
-    Api,
-    api::{DeleteParams, DynamicObject, Patch, PatchParams},
-};
+use felix_e2e::{Kind, QUICK, USUAL, cluster, scenario, stream};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::json;
 
 #[test]
@@ -271,19 +268,13 @@ fn clients_are_told_what_is_wrong() -> Result<()> {
 }
 
 #[test]
-fn a_namespace_that_ends_takes_its_streams_along() -> Result<()> {
+fn a_namespace_that_ends_takes_everything_along() -> Result<()> {
     scenario("namespace-ends", async |space| {
         space.install_operator(&[]).await?;
         let orders = stream("orders", "demo", &json!({ "deletionPolicy": "Delete" }));
-        space
-            .ready_cluster(&cluster("demo", &json!({})), &[orders])
-            .await?;
-        let namespaces: Api<Namespace> = Api::all(space.client.clone());
-        namespaces.delete(&space.name, &DeleteParams::default()).await?;
-        await_object(&namespaces, &space.name, "the namespace is gone", USUAL, |n| {
-            n.is_none().then_some(())
-        })
-        .await
+        let demo = cluster("demo", &json!({ "storage": { "deletionPolicy": "Delete" } }));
+        space.ready_cluster(&demo, &[orders]).await?;
+        space.end().await
     })
 }
 
