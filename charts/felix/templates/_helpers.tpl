@@ -7,8 +7,9 @@
 {{- default $full .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
+{{/* The prefix with "-operator", unless the release is named so. */}}
 {{- define "felix.operatorName" -}}
-{{- printf "%s-operator" (include "felix.fullname" .) -}}
+{{- printf "%s-operator" (include "felix.fullname" . | trimSuffix "-operator") -}}
 {{- end -}}
 
 {{/* Name of cluster-scoped objects: the release's namespace is part of it, so that two releases never meet. */}}
