@@ -22,6 +22,8 @@ pub struct Cli {
 pub enum Command {
     /// Run rows of the latency matrix against a broker.
     Latency(Box<LatencyArgs>),
+    /// Measure what this machine allows: UDP and QUIC echoes, a relay and a fan-out that do nothing else.
+    Limits(LimitsArgs),
     /// Turn result lines into one self-contained HTML page.
     Report(ReportArgs),
 }
@@ -106,6 +108,53 @@ pub struct LatencyArgs {
     pub stall_seconds: u64,
 }
 
+/// `felix-bench limits`.
+#[derive(Clone, Debug, Args)]
+pub struct LimitsArgs {
+    /// How long each probe runs, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
+    pub seconds: f64,
+    /// Bytes of a message of the latency probes.
+    #[arg(long, value_name = "BYTES", default_value_t = 256, value_parser = parse_size)]
+    pub payload: usize,
+    /// Bytes of a write of the bulk probes.
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 10, value_parser = parse_size)]
+    pub chunk: usize,
+    /// Subscribers of the fan-out.
+    #[arg(long, value_name = "SUBSCRIBERS", default_value_t = 10, value_parser = subscribers)]
+    pub fanout: usize,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| format!("{text:?} is not a number of seconds"))?;
+    if (0.05..=600.0).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err("must be between 0.05 and 600".into())
+    }
+}
+
+fn parse_size(text: &str) -> Result<usize, String> {
+    bounded(text, 1, 16 << 20)
+}
+
+fn subscribers(text: &str) -> Result<usize, String> {
+    bounded(text, 1, 1000)
+}
+
+fn bounded(text: &str, min: usize, max: usize) -> Result<usize, String> {
+    let number: usize = text
+        .parse()
+        .map_err(|_| format!("{text:?} is not a whole number"))?;
+    if (min..=max).contains(&number) {
+        Ok(number)
+    } else {
+        Err(format!("must be between {min} and {max}"))
+    }
+}
+
 /// `felix-bench report`.
 #[derive(Clone, Debug, Args)]
 pub struct ReportArgs {
@@ -170,7 +219,7 @@ mod tests {
         let line = ["felix-bench", "latency"].iter().chain(args);
         match Cli::try_parse_from(line).unwrap().command {
             Command::Latency(args) => args,
-            Command::Report(_) => panic!("not a latency command"),
+            Command::Report(_) | Command::Limits(_) => panic!("not a latency command"),
         }
     }
 

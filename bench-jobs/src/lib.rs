@@ -4,7 +4,9 @@ mod arrivals;
 mod chart;
 pub mod cli;
 mod clock;
+mod cpu;
 mod environment;
+mod limits;
 mod measure;
 mod metrics;
 mod outcome;
@@ -26,6 +28,13 @@ use cli::Command;
 pub async fn run(command: Command) -> ExitCode {
     match command {
         Command::Latency(args) => session::run(*args).await,
+        Command::Limits(args) => match limits::run(&args).await {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("felix-bench: {error:#}");
+                ExitCode::from(session::FAILED)
+            }
+        },
         Command::Report(args) => match report::run(&args) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {

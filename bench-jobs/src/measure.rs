@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::arrivals::Arrivals;
 use crate::clock::now_ns;
+use crate::cpu;
 use crate::outcome::Measured;
 use crate::payload::{PayloadWriter, Stamp};
 use crate::progress::Progress;
@@ -78,6 +79,8 @@ struct Run<'a> {
 struct Published {
     first_ns: u64,
     last_ns: u64,
+    /// Processor time of the process from the first publish to the last delivery.
+    cpu: Duration,
 }
 
 impl Bench {
@@ -193,10 +196,12 @@ impl Run<'_> {
         self.arrivals
             .wait_for(warmup * u64::from(fanout), self.bench.stall)
             .await?;
-        let published = self.publish(publisher, warmup..warmup + total).await?;
+        let cpu_before = cpu::time();
+        let mut published = self.publish(publisher, warmup..warmup + total).await?;
         self.arrivals
             .wait_for((warmup + total) * u64::from(fanout), self.bench.stall)
             .await?;
+        published.cpu = cpu::time() - cpu_before;
         Ok(published)
     }
 
@@ -210,6 +215,7 @@ impl Run<'_> {
         Ok(Published {
             first_ns,
             last_ns: now_ns(),
+            cpu: Duration::ZERO,
         })
     }
 
@@ -315,6 +321,7 @@ impl Run<'_> {
         let published = published.unwrap_or(Published {
             first_ns: 0,
             last_ns: 0,
+            cpu: Duration::ZERO,
         });
         // The warm-up was waited for, so all of it is among what was received.
         let warmup = self.row.warmup * u64::from(self.row.fanout);
@@ -328,6 +335,7 @@ impl Run<'_> {
                 last_ns.saturating_sub(published.first_ns)
             },
             publish_ns: published.last_ns - published.first_ns,
+            cpu_ns: u64::try_from(published.cpu.as_nanos()).unwrap_or(u64::MAX),
             lost_packets: self.bench.lost_packets().await.saturating_sub(lost_before),
             warnings,
             failure,

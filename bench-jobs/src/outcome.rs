@@ -108,6 +108,8 @@ pub(crate) struct Detail {
     pub(crate) mean_nanoseconds: u64,
     /// Pairs of quantile and nanoseconds, for curves.
     pub(crate) percentiles: Vec<(f64, u64)>,
+    /// Processor time of this process while measuring; with an embedded broker, the broker's included.
+    pub(crate) cpu_nanoseconds: u64,
     /// Packets of the publisher's connection that were lost while measuring.
     pub(crate) lost_packets: u64,
     /// What a reader should know before trusting the row.
@@ -144,6 +146,8 @@ pub(crate) struct Measured {
     pub(crate) window_ns: u64,
     /// From the first measured publish to the last one handed over, in ns.
     pub(crate) publish_ns: u64,
+    /// Processor time of this process from the first measured publish to the end, in ns.
+    pub(crate) cpu_ns: u64,
     /// Packets that the publisher's connection lost.
     pub(crate) lost_packets: u64,
     /// What a reader should know.
@@ -196,6 +200,7 @@ impl Measured {
             },
             mean_nanoseconds: self.latency.mean() as u64,
             percentiles: QUANTILES.iter().map(|q| (*q, self.quantile(*q))).collect(),
+            cpu_nanoseconds: self.cpu_ns,
             lost_packets: self.lost_packets,
             warnings: self.warnings.clone(),
             failure: self.failure.clone(),
@@ -227,6 +232,7 @@ pub(crate) fn failed(row: &Row, why: String) -> Measured {
         delivered: 0,
         window_ns: 0,
         publish_ns: 0,
+        cpu_ns: 0,
         lost_packets: 0,
         warnings: Vec::new(),
         failure: Some(why),
@@ -259,6 +265,7 @@ mod tests {
             delivered,
             window_ns: 2_000_000_000,
             publish_ns: 1_000_000_000,
+            cpu_ns: 0,
             lost_packets: 0,
             warnings: Vec::new(),
             failure: None,

@@ -1,9 +1,12 @@
 //! Results for people: one line a row as it finishes, under a heading with the fields that Felix users know.
 
+use std::time::Duration;
+
+use crate::cpu;
 use crate::outcome::{Detail, RowSummary};
 
 /// Width of each column, heading above.
-const COLUMNS: [(&str, usize); 12] = [
+const COLUMNS: [(&str, usize); 13] = [
     ("payload", 8),
     ("fanout", 6),
     ("batch", 5),
@@ -14,6 +17,7 @@ const COLUMNS: [(&str, usize); 12] = [
     ("delivered/s", 11),
     ("per sub/s", 10),
     ("MB/s", 8),
+    ("CPU s/GB", 8),
     ("submit/s", 10),
     ("drops", 6),
 ];
@@ -43,6 +47,7 @@ pub(crate) fn line(row: &RowSummary, detail: &Detail) -> String {
         grouped(row.delivered_per_second),
         grouped(detail.delivered_per_subscriber_per_second),
         format!("{:.1}", row.delivered_bytes_per_second as f64 / 1e6),
+        price(row, detail),
         grouped(row.published_per_second),
         grouped(row.dropped),
     ];
@@ -58,7 +63,8 @@ pub(crate) fn line(row: &RowSummary, detail: &Detail) -> String {
 pub(crate) fn legend() -> &'static str {
     "payload: bytes of a value (0: the 32-byte verification header alone). p50/p99/p999: publish to delivery, all\n\
      deliveries; ~ marks a saturated row, where they are queueing delay and say nothing about one message.\n\
-     delivered/s: delivered throughput, all subscribers; per sub/s: for one. submit/s: publish submit throughput,\n\
+     delivered/s: delivered throughput, all subscribers; per sub/s: for one. CPU s/GB: processor seconds of this process\n\
+     for a delivered gigabyte (an embedded broker included). submit/s: publish submit throughput,\n\
      what the publisher handed over: an upper bound, not a delivery claim. drops: delivery drops, must be 0."
 }
 
@@ -80,6 +86,16 @@ fn verdict(row: &RowSummary, detail: &Detail) -> String {
         .collect();
     reasons.extend(detail.failure.clone());
     format!("FAILED: {}", reasons.join(", "))
+}
+
+/// Processor seconds for a delivered gigabyte. Nothing for latency rows, whose cost is that of waiting.
+fn price(row: &RowSummary, detail: &Detail) -> String {
+    let bytes =
+        u128::from(row.delivered_bytes_per_second) * u128::from(detail.window_nanoseconds) / 1_000_000_000;
+    let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+    let used = Duration::from_nanos(detail.cpu_nanoseconds);
+    let price = cpu::seconds_per_gigabyte(used, bytes).filter(|_| row.batch > 1);
+    price.map_or_else(|| "-".into(), |price| format!("{price:.2}"))
 }
 
 /// Nanoseconds as people read them; `~` in front where the figure is queueing.
