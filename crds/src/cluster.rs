@@ -107,7 +107,8 @@ pub struct FelixClusterSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub image_pull_secrets: Vec<SecretReference>,
-    /// What a broker may use. Its memory budget follows the memory limit.
+    /// What a broker may use. Its memory budget follows the memory limit, its threads the limit of cores. The defaults fit a
+    /// namespace with a quota: 250m and 512Mi asked for, at most 2 cores and 1Gi.
     #[serde(default)]
     pub resources: ResourceSpec,
     /// The volume of each broker.
@@ -230,7 +231,7 @@ impl Default for ResourceSpec {
                 memory: Some(ByteQuantity::new("512Mi")),
             }),
             limits: Some(ResourceAmounts {
-                cpu: None,
+                cpu: Some(CpuQuantity::new("2")),
                 memory: Some(ByteQuantity::new("1Gi")),
             }),
         }

@@ -6,7 +6,7 @@ use k8s_openapi::api::{
 };
 use kube::{Api, ResourceExt, api::ListParams};
 
-use super::{dereference::Workload, status::StorageFacts, storage::is_bound, validate::ValidatedCluster};
+use super::{dereference::Workload, status::Explanations, storage::is_bound, validate::ValidatedCluster};
 use crate::{
     apply::{is_forbidden, is_not_found},
     context::Context,
@@ -17,16 +17,27 @@ pub(crate) async fn gather(
     context: &Context,
     cluster: &ValidatedCluster,
     workload: &Workload,
-) -> Result<StorageFacts, kube::Error> {
+) -> Result<Explanations, kube::Error> {
     let namespace = cluster.names.namespace();
-    let mut facts = StorageFacts::default();
+    let mut said = Explanations::default();
     if let Some(claim) = workload.claims.iter().find(|claim| !is_bound(claim)) {
-        facts.unknown_class = unknown_class(context, claim).await?;
-        facts.last_event = last_event(context, namespace, "PersistentVolumeClaim", &claim.name_any()).await?;
-    } else if workload.stateful_set.is_some() && workload.pods.is_empty() {
-        facts.last_event = last_event(context, namespace, "StatefulSet", &cluster.names.broker()).await?;
+        said.unknown_class = unknown_class(context, claim).await?;
+        let about = About {
+            kind: "PersistentVolumeClaim",
+            name: &claim.name_any(),
+            only: None,
+        };
+        said.claim_event = last_event(context, namespace, &about).await?;
     }
-    Ok(facts)
+    if workload.stateful_set.is_some() && workload.pods.is_empty() {
+        let about = About {
+            kind: "StatefulSet",
+            name: &cluster.names.broker(),
+            only: Some("FailedCreate"),
+        };
+        said.pod_refused = last_event(context, namespace, &about).await?;
+    }
+    Ok(said)
 }
 
 /// Storage classes belong to no namespace: an operator that looks after some namespaces only may not read them.
@@ -49,17 +60,30 @@ async fn unknown_class(
     }
 }
 
-/// The text of the newest event about an object; only warnings and what keeps a claim waiting are of interest.
+/// Which events are looked for.
+struct About<'a> {
+    kind: &'a str,
+    name: &'a str,
+    /// With this reason.
+    only: Option<&'a str>,
+}
+
+/// The text of the newest event about an object.
 async fn last_event(
     context: &Context,
     namespace: &str,
-    kind: &str,
-    name: &str,
+    about: &About<'_>,
 ) -> Result<Option<String>, kube::Error> {
-    let about = format!("involvedObject.kind={kind},involvedObject.name={name}");
+    let mut fields = format!(
+        "involvedObject.kind={},involvedObject.name={}",
+        about.kind, about.name
+    );
+    if let Some(reason) = about.only {
+        fields += &format!(",reason={reason}");
+    }
     let events = match context
         .api::<Event>(namespace)
-        .list(&ListParams::default().fields(&about))
+        .list(&ListParams::default().fields(&fields))
         .await
     {
         Err(error) if is_forbidden(&error) => return Ok(None),

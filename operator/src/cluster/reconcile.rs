@@ -164,13 +164,13 @@ async fn look_again(
         restart_pod(context, observed, &restart).await?;
     }
     let brokers = access::ask_brokers(context, &cluster.names, &workload.pods, &observed.cluster).await?;
-    let storage = facts::gather(context, cluster, &workload).await?;
+    let said = facts::gather(context, cluster, &workload).await?;
     Ok(Outcome {
         workload,
         obstacle,
         restart,
         brokers,
-        storage,
+        said,
     })
 }
 

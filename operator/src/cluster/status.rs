@@ -34,8 +34,8 @@ pub(crate) struct Outcome {
     pub(crate) restart: RestartStep,
     /// What the brokers said of themselves, or did before they became unreachable.
     pub(crate) brokers: Vec<BrokerStatus>,
-    /// What the API server knows about the storage.
-    pub(crate) storage: StorageFacts,
+    /// What Kubernetes says about what is missing.
+    pub(crate) said: Explanations,
 }
 
 /// Something that keeps the operator from going on.
@@ -47,13 +47,15 @@ pub(crate) struct Obstacle {
     pub(crate) message: String,
 }
 
-/// What the API server knows about the storage of unbound claims.
+/// What Kubernetes says about claims without a volume and pods that do not come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct StorageFacts {
+pub(crate) struct Explanations {
     /// The class of an unbound claim that does not exist.
     pub(crate) unknown_class: Option<String>,
-    /// What Kubernetes last said about an unbound claim or its pod.
-    pub(crate) last_event: Option<String>,
+    /// What Kubernetes last said about an unbound claim.
+    pub(crate) claim_event: Option<String>,
+    /// Why the StatefulSet could not make a pod, in Kubernetes' words.
+    pub(crate) pod_refused: Option<String>,
 }
 
 /// The status of a cluster that was built.
@@ -124,7 +126,9 @@ fn readiness(cluster: &ValidatedCluster, outcome: &Outcome, storage: &Finding) -
     if let Some(obstacle) = &outcome.obstacle {
         return Finding::no(READY, obstacle.reason, &obstacle.message);
     }
-    if storage.status != felix_crds::ConditionStatus::True {
+    // Without its pod a claim may wait for ever: the refusal of the pod is what matters then.
+    let pod_refused = outcome.workload.pods.is_empty() && outcome.said.pod_refused.is_some();
+    if storage.status != felix_crds::ConditionStatus::True && !pod_refused {
         return Finding::no(READY, storage.reason, &storage.message);
     }
     match &outcome.restart {

@@ -35,9 +35,9 @@ pub(super) fn storage_bound(cluster: &ValidatedCluster, outcome: &Outcome) -> Fi
 }
 
 fn unbound(claim: &str, outcome: &Outcome) -> Finding {
-    let facts = &outcome.storage;
+    let facts = &outcome.said;
     let told = facts
-        .last_event
+        .claim_event
         .as_ref()
         .map(|event| format!(" Kubernetes says: {event}"))
         .unwrap_or_default();

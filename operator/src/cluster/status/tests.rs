@@ -6,7 +6,7 @@ use felix_crds::{
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use serde_json::{Value, json};
 
-use super::{Obstacle, Outcome, StorageFacts, refused, status};
+use super::{Explanations, Obstacle, Outcome, refused, status};
 use crate::cluster::{
     dereference::Workload,
     restart::RestartStep,
@@ -59,7 +59,7 @@ fn serving() -> Outcome {
         obstacle: None,
         restart: RestartStep::Settled,
         brokers: vec![broker((8, 8), (8, 8))],
-        storage: StorageFacts::default(),
+        said: Explanations::default(),
     }
 }
 
@@ -128,9 +128,10 @@ fn an_unknown_storage_class_is_named() {
     let mut outcome = serving();
     outcome.workload.pods = vec![pod(json!({}))];
     outcome.workload.claims = vec![claim("Pending", "fsat")];
-    outcome.storage = StorageFacts {
+    outcome.said = Explanations {
         unknown_class: Some("fsat".to_owned()),
-        last_event: Some("storageclass \"fsat\" not found".to_owned()),
+        claim_event: Some("storageclass \"fsat\" not found".to_owned()),
+        pod_refused: None,
     };
     for kind in ["Ready", "StorageBound"] {
         expect(
@@ -141,7 +142,7 @@ fn an_unknown_storage_class_is_named() {
             "\"fsat\", which does not exist",
         );
     }
-    outcome.storage.unknown_class = None;
+    outcome.said.unknown_class = None;
     expect(&outcome, "StorageBound", False, "Pending", "Kubernetes says");
     outcome.workload.claims.clear();
     expect(&outcome, "StorageBound", Unknown, "NoClaim", "data-demo-broker-0");
@@ -205,8 +206,11 @@ fn a_pod_that_is_not_made_is_told_with_what_kubernetes_says() {
     let mut outcome = serving();
     outcome.workload.pods.clear();
     outcome.restart = RestartStep::Wait("a pod is missing".to_owned());
-    outcome.storage.last_event = Some("exceeded quota".to_owned());
+    outcome.said.pod_refused = Some("exceeded quota".to_owned());
     expect(&outcome, "Ready", False, "NoPod", "exceeded quota");
+    outcome.workload.claims = vec![claim("Pending", "late")];
+    expect(&outcome, "Ready", False, "NoPod", "exceeded quota");
+    expect(&outcome, "StorageBound", False, "Pending", "no volume yet");
 }
 
 #[test]

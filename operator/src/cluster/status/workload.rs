@@ -15,8 +15,8 @@ pub(super) fn diagnose(cluster: &ValidatedCluster, outcome: &Outcome, why: &str)
     let pods = &outcome.workload.pods;
     if pods.len() < usize::try_from(cluster.replicas).unwrap_or_default() {
         let told = outcome
-            .storage
-            .last_event
+            .said
+            .pod_refused
             .as_ref()
             .map(|e| format!(" Kubernetes says: {e}"))
             .unwrap_or_default();
