@@ -5,7 +5,7 @@
 print_table() {
   printf '%9s %7s %6s %9s %9s %9s %9s %11s %9s %8s  %s\n' \
     "payload" fanout batch records "p50 us" "p99 us" "p999 us" "records/s" "MB/s" dropped result
-  kubectl get felixbenchmark demo -o go-template='{{range .status.rows}}{{.payloadBytes}} {{.fanout}} {{.batch}} {{.records}} {{
+  kubectl get felixbenchmarks.felix.dev demo -o go-template='{{range .status.rows}}{{.payloadBytes}} {{.fanout}} {{.batch}} {{.records}} {{
     .p50Nanoseconds}} {{.p99Nanoseconds}} {{.p999Nanoseconds}} {{.deliveredPerSecond}} {{.deliveredBytesPerSecond}} {{
     .dropped}} {{.passed}}{{"\n"}}{{end}}' | awk '{
       printf "%9d %7d %6d %9d %9.1f %9.1f %9.1f %11d %9.1f %8d  %s\n",
@@ -56,7 +56,7 @@ await_scrape() { # address
 write_page() {
   local name
   mkdir -p out
-  for name in $(kubectl get felixbenchmark demo -o 'jsonpath={.status.resultRefs[*].name}'); do
+  for name in $(kubectl get felixbenchmarks.felix.dev demo -o 'jsonpath={.status.resultRefs[*].name}'); do
     kubectl get configmap "$name" -o 'go-template={{index .data "results.jsonl"}}'
   done >out/demo.jsonl
   "$CARGO_TARGET_DIR/release/felix-bench" report out/demo.jsonl --output out/demo.html >/dev/null

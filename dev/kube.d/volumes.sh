@@ -23,7 +23,7 @@ describe_volumes() { # all nodes
   cat <<Y
 apiVersion: storage.k8s.io/v1
 kind: StorageClass
-metadata: {name: felix-local}
+metadata: {name: felix-local, annotations: {storageclass.kubernetes.io/is-default-class: "true"}}
 provisioner: kubernetes.io/no-provisioner
 volumeBindingMode: WaitForFirstConsumer
 reclaimPolicy: Retain
