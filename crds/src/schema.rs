@@ -1,9 +1,11 @@
 //! The definitions as the API server gets them, their files, and their CEL rules evaluated here.
 
+use std::{collections::BTreeMap, sync::LazyLock};
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
-    CustomResourceExt,
-    core::cel::{ValidationErrors, Validator},
+    CustomResourceExt, ResourceExt,
+    core::cel::{CompiledSchema, ValidationErrors, Validator, compile_schema},
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -83,7 +85,15 @@ pub fn check_update<K: Serialize + CustomResourceExt>(object: &K, old: &K) -> Re
 }
 
 fn evaluate<K: CustomResourceExt>(object: &Value, old: Option<&Value>) -> Result<(), ValidationErrors> {
-    Validator::new().validate(&open_api_schema(&finish(K::crd())), object, old)
+    // Compiling the rules takes far longer than evaluating them.
+    static COMPILED: LazyLock<BTreeMap<String, CompiledSchema>> = LazyLock::new(|| {
+        let compile = |d: CustomResourceDefinition| (d.name_any(), compile_schema(&open_api_schema(&d)));
+        definitions().into_iter().map(compile).collect()
+    });
+    match COMPILED.get(K::crd_name()) {
+        Some(compiled) => Validator::new().validate_compiled(compiled, object, old),
+        None => Validator::new().validate(&open_api_schema(&finish(K::crd())), object, old),
+    }
 }
 
 /// The schema of the only version.
