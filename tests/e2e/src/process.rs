@@ -81,6 +81,8 @@ impl OperatorProcess {
             .env("FELIX_OPERATOR_BROKER_IMAGE", "localhost/felix-broker:0.1.0")
             .env("FELIX_OPERATOR_BENCH_IMAGE", "localhost/felix-bench:0.1.0")
             .env("FELIX_OPERATOR_HTTP_BIND", "127.0.0.1:0")
+            // The only one: the next one need not wait until the Lease of the one that was killed runs out.
+            .env("FELIX_OPERATOR_LEADER_ELECTION", "false")
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)

@@ -1,4 +1,5 @@
-//! Clients on the client Service live through a restart of kube-proxy. Needs `dev/kube` (FELIX_KUBE names it).
+//! Clients on the client Service live through a new broker pod and a restart of kube-proxy, and publish again soon. Needs
+//! `dev/kube` (FELIX_KUBE names it).
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use serde_json::json;
 const AGAIN: Duration = Duration::from_secs(10);
 
 #[test]
-fn a_client_publishes_again_after_kube_proxy_was_restarted() -> Result<()> {
+fn a_client_publishes_again_after_the_broker_or_kube_proxy_was_replaced() -> Result<()> {
     let _alone = super::alone();
     scenario("kube-proxy", async |space| {
         space.install_operator(&[]).await?;
@@ -29,22 +30,21 @@ fn a_client_publishes_again_after_kube_proxy_was_restarted() -> Result<()> {
         let client = space.connect("demo").await?;
         publish_again(&client).await.context("before")?;
 
+        replace_broker(space, async || Ok(())).await?;
+        publish_again(&client)
+            .await
+            .context("after the broker was replaced")?;
+
         restart_proxies(space).await?;
         publish_again(&client)
             .await
             .context("after the restart of kube-proxy")?;
 
-        // The pod moves to another address while kube-proxy is away: its tracked flows lead nowhere afterwards.
-        let old = space.broker_pod("demo").await?.uid();
-        space
-            .api::<Pod>()
-            .delete("demo-broker-0", &DeleteParams::default())
-            .await?;
-        restart_proxies(space).await?;
-        space.await_new_broker("demo", &old).await?;
+        // The pod gets another address while kube-proxy is away: its tracked flows lead nowhere afterwards.
+        replace_broker(space, async || restart_proxies(space).await).await?;
         publish_again(&client)
             .await
-            .context("after kube-proxy and the broker were restarted")?;
+            .context("after kube-proxy and the broker were replaced")?;
         publish_again(&space.connect("demo").await?)
             .await
             .context("a new client")
@@ -60,6 +60,17 @@ async fn publish_again(client: &Client) -> Result<()> {
     tokio::time::timeout(AGAIN, once)
         .await
         .with_context(|| format!("not published in {AGAIN:?}"))?
+}
+
+/// Deletes the broker's pod, does `meanwhile`, and awaits the new one.
+async fn replace_broker(space: &Space, meanwhile: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
+    let old = space.broker_pod("demo").await?.uid();
+    space
+        .api::<Pod>()
+        .delete("demo-broker-0", &DeleteParams::default())
+        .await?;
+    meanwhile().await?;
+    space.await_new_broker("demo", &old).await.map(drop)
 }
 
 async fn restart_proxies(space: &Space) -> Result<()> {

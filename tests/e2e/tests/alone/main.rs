@@ -1,7 +1,9 @@
-//! Scenarios that change something that all nodes share, and so run one after another.
+//! Scenarios that change something that all nodes share, or in which how soon something happens is part of the promise. They
+//! run one after another.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+mod children;
 mod every_namespace;
 mod kube_proxy;
 mod node_tuner;

@@ -1,16 +1,11 @@
 //! What outlives an object or a pod: volume, identity, CA; and how clients live through it.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use felix_client::{Client, Delivery, Record, Start, Subscription};
 use felix_e2e::{Kind, QUICK, Space, USUAL, await_object, cluster, scenario, stream};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
 use kube::{ResourceExt, api::DeleteParams};
 use serde_json::json;
-
-/// A client must publish again this long after the broker is ready.
-const AGAIN: Duration = Duration::from_secs(10);
 
 #[test]
 fn a_cluster_that_is_applied_again_finds_what_was_its_own() -> Result<()> {
@@ -68,7 +63,7 @@ fn a_deleted_broker_pod_comes_back_as_itself_and_subscriptions_are_told() -> Res
             .delete("demo-broker-0", &DeleteParams::default())
             .await?;
         space.await_new_broker("demo", &old).await?;
-        tokio::time::timeout(AGAIN, publish_one(&client))
+        tokio::time::timeout(QUICK, publish_one(&client))
             .await
             .context("the client on the Service did not publish again in time")??;
 

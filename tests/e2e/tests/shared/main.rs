@@ -1,8 +1,8 @@
 //! Scenarios that run side by side on one Kubernetes, each in a namespace of its own.
 
 mod bad_input;
+mod ca_key;
 mod chart_definitions;
-mod children;
 mod crash_points;
 mod idle;
 mod life;

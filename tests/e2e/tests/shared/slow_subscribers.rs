@@ -23,6 +23,8 @@ const WINDOW_BYTES: u32 = 1 << 20;
 const RING_BYTES: u64 = 8 << 20;
 /// Records that are published before one looks again.
 const ROUND: u64 = 512;
+/// What is published against a subscriber that blocks: more than ring, window and QUIC's buffers hold together.
+const BLOCKED_BYTES: u64 = 64 << 20;
 /// No client buffers more than this many bytes unread: after so much, a policy must have begun to work.
 const MOST_BYTES: u64 = 256 << 20;
 
@@ -47,7 +49,7 @@ fn block_paces_the_publisher_and_loses_nothing() -> Result<()> {
         let mut subscription = subscribe(&client, SlowSubscriber::Block).await?;
         let publisher = client.publisher(STREAM).open().await?;
         let acked = Arc::new(AtomicU64::new(0));
-        let total = MOST_BYTES / RECORD_BYTES as u64;
+        let total = BLOCKED_BYTES / RECORD_BYTES as u64;
         let publishing = tokio::spawn(publish_counted(publisher, total, acked.clone()));
 
         space
