@@ -20,6 +20,8 @@ use crate::{
 const MAX_WRITE_BYTES: u64 = 256 << 10;
 /// About what stands before a batch: frame head, range, selection length.
 const HEAD_BYTES: usize = 32;
+/// Batches below this many bytes are copied into the write: about a packet, whose encryption costs ten times as much.
+const COPIED_BELOW: usize = 4 << 10;
 /// Largest frame that a subscriber sends after the first: credit.
 const MAX_CREDIT_FRAME_BYTES: usize = 1 << 10;
 /// A subscription that makes publishers wait has to take [`MAX_WRITE_BYTES`] in this time: a floor of 13 kB/s. Shorter
@@ -177,7 +179,7 @@ impl Subscription {
         if self.deliveries.is_empty() {
             return Ok(None);
         }
-        let write = Write::of(self.deliveries.drain(..));
+        let write = Write::of(&mut self.deliveries);
         self.sent += write.chunks.iter().map(|chunk| chunk.len() as u64).sum::<u64>();
         self.write(send, write).await?;
         tokio::task::consume_budget().await;
@@ -222,30 +224,43 @@ struct Write {
 }
 
 impl Write {
-    /// Puts the heads of all frames into one buffer; the batches follow theirs as they lie in the ring.
-    fn of(deliveries: impl ExactSizeIterator<Item = Delivery>) -> Self {
+    /// Large batches go as they lie in the ring, behind their heads. Small ones are copied behind each other: QUIC looks
+    /// for each packet's bytes from the first unacknowledged chunk on, so many small chunks would cost more than a copy.
+    fn of(deliveries: &mut Vec<Delivery>) -> Self {
         let mut write = Self {
             chunks: Vec::with_capacity(2 * deliveries.len()),
             ..Self::default()
         };
-        let mut heads = BytesMut::with_capacity(HEAD_BYTES * deliveries.len());
-        for delivery in deliveries {
+        let mut joined = BytesMut::with_capacity(deliveries.iter().map(joined_bytes).sum());
+        for delivery in deliveries.drain(..) {
             match delivery {
                 Delivery::Batch { from, to, batch } => {
                     write.oldest.get_or_insert_with(|| batch.append_time());
                     write.records += to.0 - from.0;
                     write.bytes += batch.len() as u64;
-                    Deliver::encode_head(from, to, &Selection::All, batch.len(), &mut heads);
-                    write.chunks.push(heads.split().freeze());
-                    write.chunks.push(batch.into_bytes());
+                    Deliver::encode_head(from, to, &Selection::All, batch.len(), &mut joined);
+                    if batch.len() < COPIED_BELOW {
+                        joined.extend_from_slice(batch.bytes());
+                    } else {
+                        write.chunks.push(joined.split().freeze());
+                        write.chunks.push(batch.into_bytes());
+                    }
                 }
-                Delivery::Gap(gap) => {
-                    Frame::Gap(gap).encode(&mut heads);
-                    write.chunks.push(heads.split().freeze());
-                }
+                Delivery::Gap(gap) => Frame::Gap(gap).encode(&mut joined),
             }
         }
+        if !joined.is_empty() {
+            write.chunks.push(joined.freeze());
+        }
         write
+    }
+}
+
+/// About what a delivery adds to the bytes that are not shared.
+fn joined_bytes(delivery: &Delivery) -> usize {
+    match delivery {
+        Delivery::Batch { batch, .. } if batch.len() < COPIED_BELOW => HEAD_BYTES + batch.len(),
+        Delivery::Batch { .. } | Delivery::Gap(_) => HEAD_BYTES,
     }
 }
 
