@@ -36,9 +36,9 @@ query() {
 }
 
 query_all() {
-  query "records published, by the broker's count" 'sum(felix_publish_records_total)' "$1"
-  query "records delivered, by the broker's count" 'sum(felix_subscribe_records_total)' "$1"
-  query "records dropped for slow subscribers" 'sum(felix_subscribe_dropped_total)' "$1"
+  query "records published since the broker started" 'sum(felix_publish_records_total)' "$1"
+  query "records delivered since the broker started" 'sum(felix_subscribe_records_total)' "$1"
+  query "records dropped for slow subscribers since the broker started" 'sum(felix_subscribe_dropped_total)' "$1"
   query "p99 of the benchmark, in us, from what the operator exports" \
     'sort(1e6 * sum by (payload, fanout, batch) (felix_benchmark_delivery_latency_seconds{benchmark="demo",quantile="0.99"}))' "$1"
 }
