@@ -24,6 +24,8 @@ pub enum Command {
     Latency(Box<LatencyArgs>),
     /// Measure what this machine allows: UDP and QUIC echoes, a relay and a fan-out that do nothing else.
     Limits(LimitsArgs),
+    /// Compare two commands by many short pairs in random order.
+    Pairs(PairsArgs),
     /// Turn result lines into one self-contained HTML page.
     Report(ReportArgs),
 }
@@ -94,6 +96,9 @@ pub struct LatencyArgs {
     /// Append one JSON line per row to this file.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Print the JSON line of each row below it.
+    #[arg(long)]
+    pub print_json: bool,
     /// ConfigMap that takes `results.jsonl` and `summary.json`; further ones take what does not fit. Must exist.
     #[arg(long, value_name = "NAMESPACE/NAME")]
     pub results_configmap: Vec<String>,
@@ -106,6 +111,53 @@ pub struct LatencyArgs {
     /// Fail a row in which nothing arrives for this many seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub stall_seconds: u64,
+}
+
+/// What `limits` can measure.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Probe {
+    /// A datagram there and back between two threads.
+    UdpEcho,
+    /// A message there and back over one QUIC stream.
+    QuicEcho,
+    /// Publisher, relay, one subscriber: one acknowledged message in flight.
+    RelayLatency,
+    /// The same with the fan-out's subscribers.
+    FanoutLatency,
+    /// Publisher, relay, one subscriber: as much as goes through.
+    RelayBulk,
+    /// The same with the fan-out's subscribers.
+    FanoutBulk,
+}
+
+/// `felix-bench pairs`.
+#[derive(Clone, Debug, Args)]
+pub struct PairsArgs {
+    /// First command, run by `sh -c`. It prints a JSON object; the last one counts.
+    #[arg(long, value_name = "COMMAND")]
+    pub a: String,
+    /// Second command.
+    #[arg(long, value_name = "COMMAND")]
+    pub b: String,
+    /// Where the figure stands in the object, for example `result.deliveredBytesPerSecond`.
+    #[arg(long, value_name = "PATH")]
+    pub field: String,
+    /// Where a second figure stands that is compared likewise, for example processor time.
+    #[arg(long, value_name = "PATH")]
+    pub cost: Option<String>,
+    /// Number of pairs; fewer than 21 say little.
+    #[arg(long, value_name = "PAIRS", default_value_t = 21, value_parser = pairs)]
+    pub pairs: usize,
+    /// Append every pair to this file.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Repeats the order and the resampling of a former run.
+    #[arg(long, value_name = "NUMBER")]
+    pub seed: Option<u64>,
+}
+
+fn pairs(text: &str) -> Result<usize, String> {
+    bounded(text, 1, 10_000)
 }
 
 /// `felix-bench limits`.
@@ -123,6 +175,12 @@ pub struct LimitsArgs {
     /// Subscribers of the fan-out.
     #[arg(long, value_name = "SUBSCRIBERS", default_value_t = 10, value_parser = subscribers)]
     pub fanout: usize,
+    /// Run this probe alone.
+    #[arg(long, value_enum)]
+    pub probe: Option<Probe>,
+    /// Print one JSON object a probe instead of a line for people.
+    #[arg(long)]
+    pub json: bool,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -219,7 +277,7 @@ mod tests {
         let line = ["felix-bench", "latency"].iter().chain(args);
         match Cli::try_parse_from(line).unwrap().command {
             Command::Latency(args) => args,
-            Command::Report(_) | Command::Limits(_) => panic!("not a latency command"),
+            Command::Report(_) | Command::Limits(_) | Command::Pairs(_) => panic!("not a latency command"),
         }
     }
 

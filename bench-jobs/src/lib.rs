@@ -10,6 +10,7 @@ mod limits;
 mod measure;
 mod metrics;
 mod outcome;
+mod pairs;
 mod payload;
 mod progress;
 mod report;
@@ -26,21 +27,17 @@ use cli::Command;
 
 /// Runs a command. 0: all passed; 1: a row failed or results could not be written; 2: the flags do not describe a run.
 pub async fn run(command: Command) -> ExitCode {
-    match command {
-        Command::Latency(args) => session::run(*args).await,
-        Command::Limits(args) => match limits::run(&args).await {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("felix-bench: {error:#}");
-                ExitCode::from(session::FAILED)
-            }
-        },
-        Command::Report(args) => match report::run(&args) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("felix-bench: {error:#}");
-                ExitCode::from(session::BAD_INPUT)
-            }
-        },
+    let done = match command {
+        Command::Latency(args) => return session::run(*args).await,
+        Command::Limits(args) => limits::run(&args).await.map_err(|error| (error, session::FAILED)),
+        Command::Pairs(args) => pairs::run(&args).await.map_err(|error| (error, session::FAILED)),
+        Command::Report(args) => report::run(&args).map_err(|error| (error, session::BAD_INPUT)),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err((error, code)) => {
+            eprintln!("felix-bench: {error:#}");
+            ExitCode::from(code)
+        }
     }
 }

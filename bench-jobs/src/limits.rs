@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use crate::cli::LimitsArgs;
+use crate::cli::{LimitsArgs, Probe};
 use crate::cpu;
 
 /// Round trips that are not counted: handshake, allocations, the congestion ramp.
@@ -40,7 +40,16 @@ enum Found {
     },
 }
 
-/// Runs all probes, one after the other.
+const ALL: [Probe; 6] = [
+    Probe::UdpEcho,
+    Probe::QuicEcho,
+    Probe::RelayLatency,
+    Probe::FanoutLatency,
+    Probe::RelayBulk,
+    Probe::FanoutBulk,
+];
+
+/// Runs the probes asked for, one after the other.
 pub(crate) async fn run(args: &LimitsArgs) -> anyhow::Result<()> {
     let load = Load {
         time: Duration::from_secs_f64(args.seconds),
@@ -48,33 +57,68 @@ pub(crate) async fn run(args: &LimitsArgs) -> anyhow::Result<()> {
         chunk: args.chunk,
         fanout: args.fanout,
     };
-    let (message, chunk, fanout) = (load.message, load.chunk, load.fanout);
-    show(
-        &format!("UDP echo, {message} B, two threads"),
-        &tokio::task::spawn_blocking(move || udp::echo(load)).await??,
-    );
-    show(&format!("QUIC echo, {message} B"), &quic::echo(load).await?);
-    show(
-        &format!("relay 1 to 1, {message} B, acknowledged"),
-        &relay::latency(load, 1).await?,
-    );
-    show(
-        &format!("relay 1 to {fanout}, {message} B, acknowledged"),
-        &relay::latency(load, fanout).await?,
-    );
-    show(
-        &format!("relay 1 to 1, {chunk} B writes"),
-        &relay::bulk(load, 1).await?,
-    );
-    show(
-        &format!("relay 1 to {fanout}, {chunk} B writes"),
-        &relay::bulk(load, fanout).await?,
-    );
+    for probe in ALL
+        .into_iter()
+        .filter(|probe| args.probe.is_none_or(|wanted| wanted == *probe))
+    {
+        let (name, found) = measure(probe, load).await?;
+        if args.json {
+            println!("{}", object(&name, &found));
+        } else {
+            println!("{name:<44} {}", describe(&found));
+        }
+    }
     Ok(())
 }
 
-fn show(name: &str, found: &Found) {
-    println!("{name:<44} {}", describe(found));
+async fn measure(probe: Probe, load: Load) -> anyhow::Result<(String, Found)> {
+    let Load {
+        message,
+        chunk,
+        fanout,
+        ..
+    } = load;
+    Ok(match probe {
+        Probe::UdpEcho => {
+            let found = tokio::task::spawn_blocking(move || udp::echo(load)).await??;
+            (format!("UDP echo, {message} B, two threads"), found)
+        }
+        Probe::QuicEcho => (format!("QUIC echo, {message} B"), quic::echo(load).await?),
+        Probe::RelayLatency => (
+            format!("relay 1 to 1, {message} B, acknowledged"),
+            relay::latency(load, 1).await?,
+        ),
+        Probe::FanoutLatency => (
+            format!("relay 1 to {fanout}, {message} B, acknowledged"),
+            relay::latency(load, fanout).await?,
+        ),
+        Probe::RelayBulk => (
+            format!("relay 1 to 1, {chunk} B writes"),
+            relay::bulk(load, 1).await?,
+        ),
+        Probe::FanoutBulk => (
+            format!("relay 1 to {fanout}, {chunk} B writes"),
+            relay::bulk(load, fanout).await?,
+        ),
+    })
+}
+
+/// For programs: the same names as in a row's result where they mean the same.
+fn object(name: &str, found: &Found) -> serde_json::Value {
+    match found {
+        Found::Latency(histogram) => serde_json::json!({
+            "probe": name,
+            "p50Nanoseconds": histogram.value_at_quantile(0.5),
+            "p99Nanoseconds": histogram.value_at_quantile(0.99),
+            "p999Nanoseconds": histogram.value_at_quantile(0.999),
+            "records": histogram.len(),
+        }),
+        Found::Rate { bytes, time, cpu } => serde_json::json!({
+            "probe": name,
+            "deliveredBytesPerSecond": *bytes as f64 / time.as_secs_f64(),
+            "cpuNanosecondsPerGigabyte": cpu::seconds_per_gigabyte(*cpu, *bytes).unwrap_or_default() * 1e9,
+        }),
+    }
 }
 
 fn describe(found: &Found) -> String {

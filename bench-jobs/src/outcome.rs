@@ -1,8 +1,11 @@
 //! What a run leaves behind: the result line of each row and the summary of all, as written to files and ConfigMaps.
 
+use std::time::Duration;
+
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+use crate::cpu;
 use crate::environment::{Environment, Tool};
 use crate::row::Row;
 use crate::verify::Faults;
@@ -110,6 +113,8 @@ pub(crate) struct Detail {
     pub(crate) percentiles: Vec<(f64, u64)>,
     /// Processor time of this process while measuring; with an embedded broker, the broker's included.
     pub(crate) cpu_nanoseconds: u64,
+    /// The same for a delivered gigabyte of values.
+    pub(crate) cpu_nanoseconds_per_gigabyte: u64,
     /// Packets of the publisher's connection that were lost while measuring.
     pub(crate) lost_packets: u64,
     /// What a reader should know before trusting the row.
@@ -201,6 +206,7 @@ impl Measured {
             mean_nanoseconds: self.latency.mean() as u64,
             percentiles: QUANTILES.iter().map(|q| (*q, self.quantile(*q))).collect(),
             cpu_nanoseconds: self.cpu_ns,
+            cpu_nanoseconds_per_gigabyte: self.price(row),
             lost_packets: self.lost_packets,
             warnings: self.warnings.clone(),
             failure: self.failure.clone(),
@@ -210,6 +216,12 @@ impl Measured {
     /// Whether every subscriber was given every record, once, in order and unchanged, and nothing else failed.
     pub(crate) fn passed(&self, row: &Row) -> bool {
         self.faults.none() && self.failure.is_none() && self.delivered == row.total * u64::from(row.fanout)
+    }
+
+    fn price(&self, row: &Row) -> u64 {
+        let bytes = self.delivered * row.value_bytes() as u64;
+        cpu::seconds_per_gigabyte(Duration::from_nanos(self.cpu_ns), bytes)
+            .map_or(0, |seconds| (seconds * 1e9) as u64)
     }
 
     fn quantile(&self, quantile: f64) -> u64 {

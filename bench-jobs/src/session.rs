@@ -253,6 +253,9 @@ impl<'a> Session<'a> {
             detail,
         };
         let line = serde_json::to_string(&line)?;
+        if self.plan.args.print_json {
+            println!("{line}");
+        }
         if let Some(path) = &self.plan.args.json {
             append(path, &line)?;
         }

@@ -1,8 +1,5 @@
 //! Results for people: one line a row as it finishes, under a heading with the fields that Felix users know.
 
-use std::time::Duration;
-
-use crate::cpu;
 use crate::outcome::{Detail, RowSummary};
 
 /// Width of each column, heading above.
@@ -90,12 +87,12 @@ fn verdict(row: &RowSummary, detail: &Detail) -> String {
 
 /// Processor seconds for a delivered gigabyte. Nothing for latency rows, whose cost is that of waiting.
 fn price(row: &RowSummary, detail: &Detail) -> String {
-    let bytes =
-        u128::from(row.delivered_bytes_per_second) * u128::from(detail.window_nanoseconds) / 1_000_000_000;
-    let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-    let used = Duration::from_nanos(detail.cpu_nanoseconds);
-    let price = cpu::seconds_per_gigabyte(used, bytes).filter(|_| row.batch > 1);
-    price.map_or_else(|| "-".into(), |price| format!("{price:.2}"))
+    let price = detail.cpu_nanoseconds_per_gigabyte;
+    if row.batch > 1 && price > 0 {
+        format!("{:.2}", price as f64 / 1e9)
+    } else {
+        "-".into()
+    }
 }
 
 /// Nanoseconds as people read them; `~` in front where the figure is queueing.

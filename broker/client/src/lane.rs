@@ -348,9 +348,7 @@ impl Lane {
                 Poll::Ready(Err(end)) => return Poll::Ready(left(end)),
                 Poll::Ready(Ok(frame)) => frame,
             };
-            let next = self.take_answer(kind, body);
-            self.told();
-            match next {
+            match self.take_answer(kind, body) {
                 Next::Continue => {}
                 Next::Reopen => return Poll::Ready(Left::Reopen(Pause::Short)),
                 Next::Stop(error) => return Poll::Ready(Left::Stopped(error)),
@@ -362,13 +360,15 @@ impl Lane {
         match Frame::decode(kind, body) {
             Ok(Frame::Acks(acks)) => {
                 let mut state = self.lock();
+                let mut next = Next::Continue;
                 for entry in acks.0 {
-                    match state.outbox.answer(entry) {
-                        Next::Continue => {}
-                        end @ (Next::Reopen | Next::Stop(_)) => return end,
+                    next = state.outbox.answer(entry);
+                    if !matches!(next, Next::Continue) {
+                        break;
                     }
                 }
-                Next::Continue
+                self.tell(state);
+                next
             }
             Ok(Frame::Error(error)) => match ended_by(error.code, error.detail) {
                 Left::Stopped(error) => Next::Stop(error),
@@ -381,7 +381,10 @@ impl Lane {
 
     /// Tells those who wait for room, and those who wait for the end.
     fn told(&self) {
-        let mut state = self.lock();
+        self.tell(self.lock());
+    }
+
+    fn tell(&self, mut state: MutexGuard<'_, State>) {
         let crowded = std::mem::take(&mut state.crowded);
         let idle = state.outbox.is_idle();
         drop(state);
