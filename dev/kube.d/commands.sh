@@ -123,6 +123,15 @@ unmount_all() {
   done
 }
 
+# What a machine that went down left behind is not a cluster: none of its processes lives.
+kube_running() {
+  local name
+  for name in $(all_components); do
+    if alive "$name"; then return 0; fi
+  done
+  return 1
+}
+
 kube_status() {
   local name pid dead=0
   [ -d "$run" ] || { say "kube: down"; return 1; }
