@@ -1,4 +1,5 @@
 //! Batches form by themselves: one sender alone sends at once, many together fill batches, without a timer.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! Refusals and silence are tried again; wrong certificates and wrong names are not. Errors say which.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod support;
 

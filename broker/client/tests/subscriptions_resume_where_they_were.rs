@@ -1,4 +1,5 @@
 //! A subscription survives lost connections and restarts, and says what it was not given.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod support;
 

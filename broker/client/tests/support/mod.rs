@@ -5,6 +5,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
+    clippy::wildcard_enum_match_arm,
     reason = "in a test, what must not happen fails it"
 )]
 
@@ -398,6 +399,10 @@ impl World {
     }
 }
 
+#[allow(
+    clippy::too_many_lines,
+    reason = "the whole life of a subscription, told once in order"
+)]
 async fn subscriber(
     subscribe: Subscribe,
     send: &mut SendStream,
