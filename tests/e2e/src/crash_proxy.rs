@@ -26,11 +26,14 @@ pub enum Moment {
     After,
 }
 
-/// The call at which the world stops, counted from 1 since the point was set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The call at which the world stops. It is named and not counted over all calls, since some of them come in no certain
+/// order.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CrashPoint {
-    /// Number of the call.
-    pub call: usize,
+    /// Method and path.
+    pub call: String,
+    /// The how manieth of these, from 1.
+    pub occurrence: usize,
     /// When.
     pub moment: Moment,
 }
@@ -145,21 +148,19 @@ impl Shared {
         if !changes_something(request) {
             return Way::Forward;
         }
-        state
-            .calls
-            .push(format!("{} {}", request.method(), request.uri().path()));
-        match state.point {
-            Some(point) if point.call == state.calls.len() => {
-                state.standing = true;
-                match point.moment {
-                    Moment::Before => {
-                        self.stopped.notify_one();
-                        Way::Stop
-                    }
-                    Moment::After => Way::ForwardAndStop,
-                }
+        let call = called(request);
+        let occurrence = 1 + state.calls.iter().filter(|earlier| **earlier == call).count();
+        let here = |point: &&CrashPoint| point.call == call && point.occurrence == occurrence;
+        let moment = state.point.as_ref().filter(here).map(|point| point.moment);
+        state.calls.push(call);
+        state.standing = moment.is_some();
+        match moment {
+            None => Way::Forward,
+            Some(Moment::Before) => {
+                self.stopped.notify_one();
+                Way::Stop
             }
-            _ => Way::Forward,
+            Some(Moment::After) => Way::ForwardAndStop,
         }
     }
 
@@ -193,6 +194,15 @@ impl Shared {
             .send(Request::from_parts(parts, Body::from(body.to_vec())))
             .await
     }
+}
+
+/// Method and path. An event that is told again has a name made from the time: that is left out.
+fn called(request: &Request<Incoming>) -> String {
+    let path = request.uri().path();
+    let end = path
+        .find("/events/")
+        .map_or(path.len(), |at| at + "/events".len());
+    format!("{} {}", request.method(), &path[..end])
 }
 
 /// Asking for one's own rights and renewing a Lease change nothing that is ours.
