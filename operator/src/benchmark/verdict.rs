@@ -123,10 +123,10 @@ fn failed(failure: &JobCondition, evidence: &Evidence<'_>) -> Progress {
             "the benchmark used more than spec.resources.limits.memory: raise it",
         );
     }
-    if let Some(Ok(summary)) = evidence.summary {
-        if !summary.passed {
-            return checks_failed(summary);
-        }
+    if let Some(Ok(summary)) = evidence.summary
+        && !summary.passed
+    {
+        return checks_failed(summary);
     }
     match ends().find(|end| end.exit_code != 0) {
         Some(end) => Progress::failed("ProcessFailed", said(end)),
@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(of(&[evicted], None), (BenchmarkPhase::Failed, "Evicted"));
         assert_eq!(of(&[drained], None), (BenchmarkPhase::Failed, "Evicted"));
         assert_eq!(
-            of(&[ended.clone()], Some(&document(false))),
+            of(std::slice::from_ref(&ended), Some(&document(false))),
             (BenchmarkPhase::Failed, "ChecksFailed")
         );
         assert_eq!(of(&[ended], None), (BenchmarkPhase::Failed, "ProcessFailed"));
