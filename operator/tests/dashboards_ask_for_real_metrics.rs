@@ -1,5 +1,9 @@
 //! The dashboards of the chart: well formed, and each query asks for metrics that something of ours exposes.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by failing")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test says what is wrong by failing"
+)]
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
