@@ -1,4 +1,4 @@
-//! Hands the commit to the program: `FELIX_COMMIT` where the build sets it (images do), else `unknown`.
+//! Hands the commit to the program: `FELIX_COMMIT` where the build sets it (`dev/lib/rust.sh` does), else `unknown`.
 
 fn main() {
     println!("cargo:rerun-if-env-changed=FELIX_COMMIT");

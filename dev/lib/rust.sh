@@ -10,9 +10,15 @@ need_rust() {
 
 workspace_version() { sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$root/Cargo.toml"; }
 
+# The commit of this checkout, which may belong to somebody else; whoever builds from an archive says it in FELIX_COMMIT.
+commit_of_checkout() {
+  echo "${FELIX_COMMIT:-$(git -c safe.directory='*' -C "$root" describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null || echo unknown)}"
+}
+
+# Programs that tell their commit read it from FELIX_COMMIT; only their own crates are built again for another one.
 build_release() { # package...
   need_rust
   local package packages=()
   for package; do packages+=(-p "$package"); done
-  (cd "$root" && cargo build --quiet --locked --release "${packages[@]}" >&2)
+  (cd "$root" && FELIX_COMMIT=$(commit_of_checkout) cargo build --quiet --locked --release "${packages[@]}" >&2)
 }
