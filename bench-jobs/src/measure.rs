@@ -252,16 +252,14 @@ impl Run<'_> {
             let intended = now_ns();
             for sequence in sequence..end {
                 self.write(sequence, intended, &mut value);
-                batch
-                    .push(&Record::new(&value))
-                    .map_err(|error| error.to_string())?;
+                let sent = publisher.fill(&mut batch, &Record::new(&value)).await;
+                if let Some(ack) = sent.map_err(|error| error.to_string())? {
+                    await_all_but(UNANSWERED_BATCHES - 1, &mut unanswered).await?;
+                    unanswered.push_back(ack);
+                }
             }
             sequence = end;
-            if unanswered.len() == UNANSWERED_BATCHES
-                && let Some(oldest) = unanswered.pop_front()
-            {
-                oldest.await.map_err(|error| error.to_string())?;
-            }
+            await_all_but(UNANSWERED_BATCHES - 1, &mut unanswered).await?;
             unanswered.push_back(
                 publisher
                     .send_batch(batch)
@@ -269,10 +267,7 @@ impl Run<'_> {
                     .map_err(|error| error.to_string())?,
             );
         }
-        for ack in unanswered {
-            ack.await.map_err(|error| error.to_string())?;
-        }
-        Ok(())
+        await_all_but(0, &mut unanswered).await
     }
 
     fn write(&self, sequence: u64, intended_ns: u64, value: &mut [u8]) {
@@ -385,4 +380,14 @@ impl Seen {
             Delivery::Gap(gap) => self.verifier.gap(gap.records().unwrap_or(0)),
         }
     }
+}
+
+/// Awaits the oldest answers until no more than so many are left.
+async fn await_all_but(left: usize, unanswered: &mut VecDeque<Ack>) -> Result<(), String> {
+    while unanswered.len() > left
+        && let Some(oldest) = unanswered.pop_front()
+    {
+        oldest.await.map_err(|error| error.to_string())?;
+    }
+    Ok(())
 }

@@ -142,9 +142,10 @@ impl Lane {
         Ok(Ack::new(ack, index))
     }
 
-    /// An open batch for [`try_send_batch`](Self::try_send_batch).
-    pub(crate) fn builder(&self) -> BatchBuilder {
-        self.lock().outbox.builder()
+    /// An open batch for [`try_send_batch`](Self::try_send_batch), and the largest record that it takes, in bytes.
+    pub(crate) fn builder(&self) -> (BatchBuilder, usize) {
+        let state = self.lock();
+        (state.outbox.builder(), state.outbox.record_bytes())
     }
 
     /// Repeats `attempt` until there is room for what it sends.

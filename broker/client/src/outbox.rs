@@ -88,7 +88,8 @@ pub(crate) struct Outbox {
     sealed_bytes: usize,
     /// After a refusal: the sequence that the shard expects, taken up once all that was sent is answered.
     rewind: Option<Sequence>,
-    buffer_hint: usize,
+    /// Room that the next batch's buffer is made with, in bytes, so that it does not grow while it is filled.
+    usual_bytes: usize,
 }
 
 impl Outbox {
@@ -105,7 +106,7 @@ impl Outbox {
             unwritten: VecDeque::new(),
             sealed_bytes: 0,
             rewind: None,
-            buffer_hint: BUFFER_FIRST,
+            usual_bytes: BUFFER_FIRST,
         }
     }
 
@@ -119,6 +120,11 @@ impl Outbox {
     /// The epoch that batches are sealed under.
     pub(crate) fn epoch(&self) -> ProducerEpoch {
         self.epoch
+    }
+
+    /// The largest record that the broker takes, in bytes of key, headers and value.
+    pub(crate) fn record_bytes(&self) -> usize {
+        self.limits.record_bytes
     }
 
     /// Puts a record into the open batch.
@@ -154,7 +160,7 @@ impl Outbox {
 
     fn push_open(&mut self, record: &Record<'_>, now: Instant) -> Result<Place, PushError> {
         if self.open.is_none() {
-            let builder = self.builder();
+            let builder = self.builder_of(self.usual_bytes.min(self.limits.batch_bytes));
             self.open = Some(Open {
                 builder,
                 ack: BatchAck::new(self.shard.0),
@@ -180,12 +186,13 @@ impl Outbox {
         }
     }
 
-    /// A builder for a batch of this outbox's size.
+    /// A builder for a batch that is filled by hand.
     pub(crate) fn builder(&self) -> BatchBuilder {
-        BatchBuilder::new(
-            BytesMut::with_capacity(self.buffer_hint),
-            self.limits.sealed_bytes,
-        )
+        self.builder_of(self.usual_bytes)
+    }
+
+    fn builder_of(&self, bytes: usize) -> BatchBuilder {
+        BatchBuilder::new(BytesMut::with_capacity(bytes), self.limits.sealed_bytes)
     }
 
     /// Takes a whole batch behind all that was pushed before. Where there is no room it stays in `batch`.
@@ -243,7 +250,7 @@ impl Outbox {
         self.next_sequence = self.next_sequence.plus(batch.records().into());
         self.sealed_bytes += batch.frame().len();
         // A quarter more than the last one: grows with the load, and shrinks with it.
-        self.buffer_hint = (batch.frame().len() * 5 / 4).clamp(BUFFER_FIRST, self.limits.batch_bytes);
+        self.usual_bytes = (batch.frame().len() * 5 / 4).clamp(BUFFER_FIRST, self.limits.sealed_bytes);
         self.unwritten.push_back(batch.frame().clone());
         self.sealed.push_back(Sealed {
             batch,
@@ -675,6 +682,57 @@ mod tests {
         assert_eq!(open.try_take().unwrap().unwrap_err().kind(), ErrorKind::Retry);
         assert!(outbox.is_idle());
         assert_eq!(outbox.epoch(), ProducerEpoch(1));
+    }
+
+    #[test]
+    fn a_record_that_does_not_fit_seals_the_batch_and_opens_the_next() {
+        const FIXED: usize = felix_wire::HEADER_LEN + 3;
+        let exact = 4000 - FIXED - 3;
+        for (over, batches) in [(0, 0), (1, 1)] {
+            let mut outbox = outbox(Limits {
+                eager_bytes: 0,
+                batch_bytes: 4000,
+                sealed_bytes: 4000,
+                ..limits()
+            });
+            let record = |value| Record::new(value).timestamp(felix_wire::Nanos(1));
+            let now = Instant::now();
+            let (one, rest) = (vec![1; 2000], vec![2; exact - 2000 + over]);
+            let acks = [&one, &rest].map(|value| outbox.push(&record(value), now).unwrap());
+            assert_eq!(outbox.sealed.len(), batches, "{over} bytes over");
+            assert_eq!(acks[1].1, 1 - batches as u32, "the index in its batch");
+        }
+    }
+
+    #[test]
+    fn many_of_the_largest_records_are_held_within_the_bound() {
+        const LARGEST: usize = 64 << 10;
+        let mut outbox = outbox(Limits {
+            buffer_bytes: 4 * LARGEST,
+            ..limits()
+        });
+        let value = vec![7; LARGEST];
+        let (mut sent, mut answered) = (0, 0);
+        let mut acks = Vec::new();
+        while answered < 64 {
+            match push(&mut outbox, &value) {
+                Ok(ack) => {
+                    acks.push(ack);
+                    sent += 1;
+                    outbox.seal_due();
+                }
+                Err(NotTaken::Full) => {
+                    outbox.seal_due();
+                    write_all(&mut outbox);
+                    outbox.answer(stored(answered));
+                    answered += 1;
+                }
+                Err(NotTaken::Never(error)) => panic!("{error}"),
+            }
+            assert!(outbox.held_bytes() <= 4 * LARGEST + HEADROOM);
+            assert!(outbox.sealed.iter().all(|sealed| sealed.batch.records() == 1));
+        }
+        assert!(sent >= 64);
     }
 
     #[test]

@@ -136,6 +136,8 @@ pub struct Batch {
     builder: Option<BatchBuilder>,
     shard: ShardId,
     shards: u32,
+    /// Largest record that the broker takes, in bytes of key, headers and value.
+    record_bytes: usize,
 }
 
 /// Why a record was not sent without waiting.
@@ -177,20 +179,38 @@ impl Publisher {
     pub fn batch(&self) -> Batch {
         let lane = self.next_lane();
         let shards = u32::try_from(self.inner.lanes.len()).unwrap_or(u32::MAX);
+        let (builder, record_bytes) = lane.map(|lane| lane.builder()).unzip();
         Batch {
-            builder: lane.map(|lane| lane.builder()),
+            builder,
             shard: lane.map_or(ShardId(0), |lane| lane.shard()),
             shards,
+            record_bytes: record_bytes.unwrap_or_default(),
         }
+    }
+
+    /// Appends a record to a batch. Where it does not fit, the batch is sent first, which may wait for room, and `batch`
+    /// is the next one, for the same shard; the acknowledgement is that of the batch that was sent. When this future is
+    /// dropped while it waits, `batch` is as it was.
+    pub async fn fill(&self, batch: &mut Batch, record: &Record<'_>) -> Result<Option<Ack>, PublishError> {
+        match batch.push(record) {
+            Ok(()) => return Ok(None),
+            Err(PushBatchError::Full) if !batch.is_empty() => {}
+            Err(error) => return Err(error.into()),
+        }
+        let lane = self.lane_of(batch)?;
+        let ack = match lane.try_send_batch(&mut batch.builder) {
+            Err(NotTaken::Full) => lane.when_room(|| lane.try_send_batch(&mut batch.builder)).await?,
+            Err(NotTaken::Never(error)) => return Err(error),
+            Ok(ack) => ack,
+        };
+        batch.builder = Some(lane.builder().0);
+        batch.push(record)?;
+        Ok(Some(ack))
     }
 
     /// Sends a batch. Waits for room; the returned future resolves to where its first record was stored.
     pub async fn send_batch(&self, mut batch: Batch) -> Result<Ack, PublishError> {
-        let lane = self
-            .inner
-            .lanes
-            .get(batch.shard.0 as usize)
-            .ok_or(PublishError::Closed)?;
+        let lane = self.lane_of(&batch)?;
         match lane.try_send_batch(&mut batch.builder) {
             Ok(ack) => Ok(ack),
             Err(NotTaken::Never(error)) => Err(error),
@@ -212,6 +232,11 @@ impl Publisher {
             lane.close();
         }
         self.flush().await
+    }
+
+    fn lane_of(&self, batch: &Batch) -> Result<&Lane, PublishError> {
+        let lane = self.inner.lanes.get(batch.shard.0 as usize);
+        lane.map(|lane| &**lane).ok_or(PublishError::Closed)
     }
 
     fn lane(&self, key: Option<&[u8]>) -> Result<&Lane, PublishError> {
@@ -238,8 +263,12 @@ impl Publisher {
 }
 
 impl Batch {
-    /// Appends a record.
+    /// Appends a record. One that is refused leaves no trace.
     pub fn push(&mut self, record: &Record<'_>) -> Result<(), PushBatchError> {
+        let (bytes, limit) = (record.size(), self.record_bytes);
+        if bytes > limit {
+            return Err(PushBatchError::RecordTooLarge { bytes, limit });
+        }
         if let Some(key) = record.key_bytes() {
             let key_shard = shard_of_key(key, self.shards);
             if key_shard != self.shard {
@@ -253,13 +282,17 @@ impl Batch {
         let Some(builder) = &mut self.builder else {
             return Ok(());
         };
-        builder.push(
+        let pushed = builder.push(
             record.timestamp_or_now(),
             record.key_bytes(),
             record.wire_headers(),
             record.value_bytes(),
-        )?;
-        Ok(())
+        );
+        pushed.map(|_| ()).map_err(|error| match error {
+            PushError::Full => PushBatchError::Full,
+            PushError::TooLarge { bytes, limit } => PushBatchError::RecordTooLarge { bytes, limit },
+            PushError::Key | PushError::HeaderCount | PushError::HeaderName => PushBatchError::Record(error),
+        })
     }
 
     /// Records in it.
@@ -276,9 +309,20 @@ impl Batch {
 /// Why a record was not taken into a [`Batch`].
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub enum PushBatchError {
-    /// It does not fit, or no batch would take it.
+    /// It does not fit into what room is left.
+    #[error("the batch is full: send it, and put the record into the next one")]
+    Full,
+    /// It is larger than the broker takes.
+    #[error("the record has {bytes} bytes; the broker takes {limit}")]
+    RecordTooLarge {
+        /// The record's size in bytes.
+        bytes: usize,
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// It cannot be encoded.
     #[error(transparent)]
-    Record(#[from] PushError),
+    Record(PushError),
     /// Its key belongs to another shard than the batch.
     #[error(
         "the key belongs to shard {key_shard}, the batch goes to shard {batch_shard}; send the record by itself"
@@ -289,6 +333,19 @@ pub enum PushBatchError {
         /// Where the batch goes.
         batch_shard: u32,
     },
+}
+
+impl From<PushBatchError> for PublishError {
+    fn from(error: PushBatchError) -> Self {
+        match error {
+            PushBatchError::RecordTooLarge { bytes, limit } => Self::RecordTooLarge { bytes, limit },
+            PushBatchError::Full | PushBatchError::Record(_) | PushBatchError::OtherShard { .. } => {
+                Self::Record {
+                    reason: error.to_string(),
+                }
+            }
+        }
+    }
 }
 
 impl std::fmt::Debug for Inner {

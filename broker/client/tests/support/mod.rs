@@ -25,8 +25,8 @@ use quinn::{Connection, Endpoint, RecvStream, SendStream};
 use tokio::sync::watch;
 
 pub(crate) const STREAM: &str = "orders";
-const MAX_RECORD_BYTES: u32 = 1 << 20;
-const MAX_BATCH_BYTES: u32 = 4 << 20;
+pub(crate) const MAX_RECORD_BYTES: u32 = 1 << 20;
+pub(crate) const MAX_BATCH_BYTES: u32 = 4 << 20;
 
 /// The broker. Dropping it closes it.
 pub(crate) struct Broker {
