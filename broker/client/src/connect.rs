@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use felix_wire::{AuthMethod, Frame, Hello, VERSION, Welcome};
+use felix_wire::{AuthMethod, Frame, Hello, MAX_ANSWER_BYTES, VERSION, Welcome};
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ConnectionError, Endpoint, EndpointConfig, SendStream, TransportConfig, VarInt};
 use rustls::pki_types::pem::PemObject;
@@ -50,9 +50,6 @@ const KEEP_ALIVE: Duration = Duration::from_secs(2);
 /// Peers acknowledge at most every so many packets, at latest after [`ACK_DELAY`].
 const ACK_THRESHOLD: u32 = 20;
 const ACK_DELAY: Duration = Duration::from_millis(2);
-
-/// Largest control frame that is read, in bytes: all of them are short.
-const CONTROL_FRAME_MAX: usize = 64 << 10;
 
 /// Everything an attempt needs.
 pub(crate) struct Dialer {
@@ -142,7 +139,7 @@ impl Dialer {
         send.write_chunk(encoded(&hello))
             .await
             .map_err(|error| self.lost(error.to_string()))?;
-        let mut reader = FrameReader::new(recv, CONTROL_FRAME_MAX);
+        let mut reader = FrameReader::new(recv, MAX_ANSWER_BYTES);
         let unexpected = |what: &str| ConnectError::Protocol {
             reason: format!("{what} instead of a welcome"),
         };

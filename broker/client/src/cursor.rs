@@ -90,7 +90,7 @@ mod tests {
         Subscribed {
             incarnation,
             from: Offset(from),
-            policy: SlowPolicy::DropNew,
+            policy: Some(SlowPolicy::DropNew),
             window: 1,
         }
     }

@@ -171,6 +171,7 @@ fn received(shard: ShardId, offset: Offset, record: &WireRecord<'_>, batch: &Byt
         timestamp: record.timestamp,
         key: record.key.map(|key| batch.slice_ref(key)),
         value: batch.slice_ref(record.value),
+        deletes: record.deletes,
         headers,
     }
 }

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use felix_wire::{
-    BatchBuilder, ErrorCode, ErrorKind, Frame, FrameKind, OpenPublish, ProducerId, ShardId, StreamName,
+    BatchBuilder, ErrorCode, ErrorKind, Frame, FrameKind, MAX_ANSWER_BYTES, OpenPublish, ProducerId, ShardId,
+    StreamName,
 };
 use quinn::{SendStream, WriteError};
 use tokio::sync::Notify;
@@ -24,9 +25,6 @@ use crate::frames::{FrameReader, ReadEnd, code_of};
 use crate::link::Links;
 use crate::outbox::{Limits, Next, NotTaken, Outbox};
 use crate::record::Record;
-
-/// Largest frame that the broker may send to a publisher, in bytes: acks and errors are short.
-const ANSWER_FRAME_MAX: usize = 16 << 10;
 
 /// Pause before a stream that the broker ended is opened anew on the same connection.
 const REOPEN_PAUSE: Duration = Duration::from_millis(50);
@@ -208,7 +206,7 @@ impl Lane {
             epoch,
         });
         let (send, recv) = link.open(&first).await.map_err(left)?;
-        let mut reader = FrameReader::new(recv, ANSWER_FRAME_MAX);
+        let mut reader = FrameReader::new(recv, MAX_ANSWER_BYTES);
         match reader.next().await.map_err(left)? {
             Frame::PublishOpened(opened) => {
                 let mut state = self.lock();
@@ -362,7 +360,7 @@ impl Lane {
             Ok(Frame::Acks(acks)) => {
                 let mut state = self.lock();
                 let mut next = Next::Continue;
-                for entry in acks.0 {
+                for entry in acks.into_entries() {
                     next = state.outbox.answer(entry);
                     if !matches!(next, Next::Continue) {
                         break;

@@ -186,6 +186,8 @@ pub struct Received {
     pub key: Option<Bytes>,
     /// Its value.
     pub value: Bytes,
+    /// It has no value, not even an empty one: it says that its key is deleted.
+    pub deletes: bool,
     /// Its headers, in order.
     pub headers: Vec<ReceivedHeader>,
 }

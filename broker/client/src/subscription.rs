@@ -137,10 +137,10 @@ impl Subscription {
         None
     }
 
-    /// The policy and window in force at the broker, of the first shard.
+    /// The policy and window in force at the broker, of the first shard, where this version knows the policy.
     pub fn terms(&self) -> Option<(SlowPolicy, u64)> {
         let subscribed = self.shards.first()?.subscribed?;
-        Some((subscribed.policy, subscribed.window))
+        Some((subscribed.policy?, subscribed.window))
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Delivery>, SubscribeError>> {

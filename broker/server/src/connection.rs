@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::BytesMut;
 use felix_wire::{
-    ErrorCode, ErrorFrame, Frame, FrameKind, GoAway, Hello, Metadata, MetadataRequest, Refusal, VERSION,
-    Welcome,
+    ErrorCode, ErrorFrame, Frame, FrameKind, GoAway, Hello, MAX_REQUEST_BYTES, Metadata, MetadataRequest,
+    Refusal, VERSION, Welcome,
 };
 use quinn::{Connection, RecvStream, SendStream, VarInt};
 use tokio::{task::JoinSet, time};
@@ -18,8 +18,6 @@ use crate::{
 
 /// Longest wait for the hello, and for the first frame of each further stream.
 const FIRST_FRAME_TIMEOUT: Duration = Duration::from_secs(10);
-/// Largest frame on the control stream, and largest first frame of others: a token of 16 KiB and its neighbours fit.
-const MAX_CONTROL_FRAME_BYTES: usize = 32 << 10;
 
 /// Serves a connection until it ends.
 pub(crate) async fn serve(broker: Arc<Broker>, connection: Connection) {
@@ -125,7 +123,7 @@ async fn greet(broker: &Broker, connection: &Connection) -> Result<Control, Refu
     let lost = |error: quinn::ConnectionError| Refused::new(ErrorCode::ProtocolViolation, error.to_string());
     let (mut send, recv) = connection.accept_bi().await.map_err(lost)?;
     let mut reader = FrameReader::new(recv);
-    let first = reader.control(MAX_CONTROL_FRAME_BYTES).await?;
+    let first = reader.control(MAX_REQUEST_BYTES).await?;
     let Frame::Hello(hello) = first else {
         return Err(out_of_place(first.kind()));
     };
@@ -170,7 +168,7 @@ impl Control {
         let leaving = broker.stopping.reached(Phase::Leaving);
         tokio::pin!(leaving);
         loop {
-            let request = self.reader.control(MAX_CONTROL_FRAME_BYTES);
+            let request = self.reader.control(MAX_REQUEST_BYTES);
             tokio::pin!(request);
             let frame = loop {
                 tokio::select! {
@@ -227,7 +225,7 @@ impl Streams {
     /// Reads the first frame of a stream and serves what it asks for.
     async fn serve(self, send: SendStream, recv: RecvStream) {
         let mut reader = FrameReader::new(recv);
-        let first = time::timeout(FIRST_FRAME_TIMEOUT, reader.control(MAX_CONTROL_FRAME_BYTES)).await;
+        let first = time::timeout(FIRST_FRAME_TIMEOUT, reader.control(MAX_REQUEST_BYTES)).await;
         let refused = match first {
             Ok(Ok(Frame::OpenPublish(open))) => {
                 let tasks = self.broker.stopping.publisher_tasks.token();

@@ -275,24 +275,27 @@ impl Publisher {
         Err(refusal)
     }
 
-    /// Hands gathered answers to QUIC.
+    /// Hands gathered answers to QUIC, in as many frames as they need.
     async fn answer(
         &self,
         send: &mut SendStream,
         acks: &mut Vec<AckEntry>,
         oldest_read_at: Option<u64>,
     ) -> Result<(), Refused> {
-        let frame = Frame::Acks(Acks(std::mem::take(acks)));
-        let written = send.write_chunk(encode(&frame)).await;
-        written.map_err(|error| Refused::new(ErrorCode::ProtocolViolation, error.to_string()))?;
+        while !acks.is_empty() {
+            let frame = Frame::Acks(Acks::take_from(acks));
+            let written = send.write_chunk(encode(&frame)).await;
+            written.map_err(|error| Refused::new(ErrorCode::ProtocolViolation, error.to_string()))?;
+            if let (Frame::Acks(written), true) = (frame, acks.is_empty()) {
+                // The room is used again.
+                *acks = written.into_entries();
+                acks.clear();
+            }
+        }
         if let Some(read_at) = oldest_read_at {
             self.broker
                 .metrics
                 .observe_ack(self.broker.clock.now().0.saturating_sub(read_at));
-        }
-        if let Frame::Acks(Acks(mut entries)) = frame {
-            entries.clear();
-            *acks = entries;
         }
         Ok(())
     }

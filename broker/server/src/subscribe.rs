@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Duration};
 use bytes::{Bytes, BytesMut};
 use felix_core::{Attach, Delivery, Room};
 use felix_store::{MIN_WINDOW_BYTES, SlowSubscriberPolicy, StreamSpec};
-use felix_wire::{Deliver, ErrorCode, Frame, Nanos, Refusal, Selection, SlowPolicy, Subscribe, Subscribed};
+use felix_wire::{
+    Deliver, ErrorCode, Frame, MAX_REQUEST_BYTES, Nanos, Refusal, Selection, SlowPolicy, Subscribe,
+    Subscribed,
+};
 use quinn::SendStream;
 use tokio::time;
 
@@ -22,8 +25,6 @@ const MAX_WRITE_BYTES: u64 = 256 << 10;
 const HEAD_BYTES: usize = 32;
 /// Batches below this many bytes are copied into the write: about a packet, whose encryption costs ten times as much.
 const COPIED_BELOW: usize = 4 << 10;
-/// Largest frame that a subscriber sends after the first: credit.
-const MAX_CREDIT_FRAME_BYTES: usize = 1 << 10;
 /// A subscription that makes publishers wait has to take [`MAX_WRITE_BYTES`] in this time: a floor of 13 kB/s. Shorter
 /// than the time after which clients give up a publish.
 const BLOCKING_TIMEOUT: Duration = Duration::from_secs(20);
@@ -115,7 +116,7 @@ impl Subscription {
         let subscribed = Subscribed {
             incarnation: stream.incarnation(),
             from,
-            policy,
+            policy: Some(policy),
             window,
         };
         let subscription = Self {
@@ -135,7 +136,7 @@ impl Subscription {
         let draining = self.broker.stopping.reached(Phase::Draining);
         tokio::pin!(draining);
         loop {
-            let frame = reader.control(MAX_CREDIT_FRAME_BYTES);
+            let frame = reader.control(MAX_REQUEST_BYTES);
             tokio::pin!(frame);
             let frame = loop {
                 // Wakes for all that comes from here on, so nothing falls between looking and waiting.

@@ -164,7 +164,7 @@ async fn a_stream_that_begins_with_nonsense_closes_the_connection() {
     let good = client_of(&broker).await;
     for first in [
         hello(),
-        Frame::Acks(felix_wire::Acks(Vec::new())),
+        Frame::Acks(felix_wire::Acks::take_from(&mut Vec::new())),
         Frame::Publish(Bytes::from_static(b"x")),
     ] {
         let (_endpoint, connection, _control, _answers) = greeted(&broker).await;
@@ -228,7 +228,7 @@ async fn bad_batches_are_refused_one_by_one_and_good_ones_between_them_are_store
         let Frame::Acks(acks) = read_frame(&mut recv).await else {
             panic!("no acks")
         };
-        answers.extend(acks.0);
+        answers.extend(acks.into_entries());
     }
     for (answer, (_, expected)) in answers.iter().zip(&frames) {
         let answer = answer

@@ -9,7 +9,7 @@ use crate::ids::Nanos;
 use crate::limits::{
     MAX_BATCH_BYTES, MAX_BATCH_RECORDS, MAX_HEADER_NAME_BYTES, MAX_KEY_BYTES, MAX_RECORD_HEADERS,
 };
-use crate::record::{HAS_HEADERS, HAS_KEY, Header, LENGTH_SHIFT};
+use crate::record::{DELETES, HAS_HEADERS, HAS_KEY, Header, LENGTH_SHIFT};
 
 /// What stands before the records in the buffer: the publish frame's head and the batch's header.
 const PREFIX_LEN: usize = FRAME_HEAD_LEN + HEADER_LEN;
@@ -75,6 +75,28 @@ impl BatchBuilder {
         headers: impl ExactSizeIterator<Item = Header<'a>> + Clone,
         value: &[u8],
     ) -> Result<u32, PushError> {
+        self.put_record(timestamp, key, headers, Some(value))
+    }
+
+    /// Appends a record without a value, which deletes its key, and returns its index in the batch.
+    pub fn push_deletion<'a>(
+        &mut self,
+        timestamp: Nanos,
+        key: &[u8],
+        headers: impl ExactSizeIterator<Item = Header<'a>> + Clone,
+    ) -> Result<u32, PushError> {
+        self.put_record(timestamp, Some(key), headers, None)
+    }
+
+    fn put_record<'a>(
+        &mut self,
+        timestamp: Nanos,
+        key: Option<&[u8]>,
+        headers: impl ExactSizeIterator<Item = Header<'a>> + Clone,
+        value: Option<&[u8]>,
+    ) -> Result<u32, PushError> {
+        let deletes = if value.is_none() { DELETES } else { 0 };
+        let value = value.unwrap_or_default();
         let first = if self.records == 0 {
             timestamp
         } else {
@@ -87,7 +109,7 @@ impl BatchBuilder {
         )]
         head.put(zigzag(timestamp.0.wrapping_sub(first.0) as i64));
         let bits = if key.is_some() { HAS_KEY } else { 0 } | if headers.len() > 0 { HAS_HEADERS } else { 0 };
-        head.put((value.len() as u64) << LENGTH_SHIFT | bits);
+        head.put((value.len() as u64) << LENGTH_SHIFT | bits | deletes);
 
         let extras = if bits == 0 {
             0
@@ -96,6 +118,8 @@ impl BatchBuilder {
         };
         self.check_room(head.len + extras + value.len())?;
 
+        // At most one growth for a record, and none where the caller's buffer is large enough.
+        self.buffer.reserve(head.len + extras + value.len());
         self.buffer.put_slice(head.bytes());
         if bits != 0 {
             self.put_extras(key, headers);

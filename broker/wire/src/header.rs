@@ -9,8 +9,8 @@ use crate::limits::{MAX_BATCH_BYTES, MAX_BATCH_RECORDS};
 pub const HEADER_LEN: usize = at::RECORDS;
 
 const MAGIC: [u8; 4] = *b"FLXB";
-/// 0 until the format is frozen.
-pub(crate) const BATCH_VERSION: u8 = 0;
+/// The version of the format, which is frozen.
+pub(crate) const BATCH_VERSION: u8 = 1;
 /// Start values of the checksums, so that zeros never verify.
 const PAYLOAD_SEED: u32 = u32::from_be_bytes(*b"flxp");
 const HEADER_SEED: u32 = u32::from_be_bytes(*b"flxh");
@@ -292,9 +292,10 @@ fn payload_checksum(bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(head, &bytes[at::RECORDS..])
 }
 
-/// Covers the payload checksum and the leader's part, which lie side by side.
+/// Covers all of the header before it, so that a header can be believed without a look at the records: a reader of a log
+/// learns from it where the next batch begins.
 fn header_checksum(bytes: &[u8]) -> u32 {
-    crc32c::crc32c_append(HEADER_SEED, &bytes[at::PAYLOAD_CHECKSUM..at::HEADER_CHECKSUM])
+    crc32c::crc32c_append(HEADER_SEED, &bytes[..at::HEADER_CHECKSUM])
 }
 
 fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {

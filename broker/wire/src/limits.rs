@@ -3,8 +3,15 @@
 /// Longest frame body in bytes that any receiver has to accept: 16 MiB, room for the largest batch and its head.
 pub const MAX_FRAME_BYTES: usize = 16 << 20;
 
-/// Largest batch in bytes, header included: a frame's body less 64 KiB for what a deliver frame puts before the batch.
-pub const MAX_BATCH_BYTES: usize = MAX_FRAME_BYTES - (64 << 10);
+/// Largest batch in bytes, header included: a frame's body less 128 KiB for what a deliver frame puts before the batch.
+/// That is a range and at most 64 KiB of selection, a byte for each of [`MAX_BATCH_RECORDS`].
+pub const MAX_BATCH_BYTES: usize = MAX_FRAME_BYTES - (128 << 10);
+
+/// Longest body in bytes of what a client sends beside batches: the longest token and the longest texts fit twice.
+pub const MAX_REQUEST_BYTES: usize = 32 << 10;
+
+/// Longest body in bytes of what a broker sends beside batches: room for lists that newer versions add.
+pub const MAX_ANSWER_BYTES: usize = 1 << 20;
 
 /// Most records in one batch. A record takes at least 2 bytes, so this bounds what a small frame can make a reader do.
 pub const MAX_BATCH_RECORDS: u32 = 1 << 16;
@@ -21,8 +28,8 @@ pub const MAX_KEY_BYTES: usize = (64 << 10) - 1;
 /// Longest stream name in bytes: what Kubernetes allows an object name to be, so every object name is a stream name.
 pub const MAX_STREAM_NAME_BYTES: usize = 253;
 
-/// Most shards of a stream.
-pub const MAX_SHARDS: u32 = 64;
+/// Most shards of a stream that a client has to cope with. Brokers allow fewer.
+pub const MAX_SHARDS: u32 = 1024;
 
 /// Longest text in a control frame in bytes: messages, cluster ids, agents.
 pub const MAX_TEXT_BYTES: usize = 1024;

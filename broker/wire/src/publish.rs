@@ -73,7 +73,7 @@ impl PublishOpened {
     }
 }
 
-/// How safe a stored batch is.
+/// How safe a stored batch is. A safer kind that this version does not know is read as the safest that it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reached {
     /// In the leader's memory.
@@ -114,12 +114,27 @@ pub type AckEntry = Result<Ack, Refusal>;
 
 /// Answers to batches, at most [`MAX_ACKS_PER_FRAME`]: the n-th entry on a stream answers the n-th publish frame on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Acks(pub Vec<AckEntry>);
+pub struct Acks(Vec<AckEntry>);
 
 /// Length of an entry in bytes: code `u16` (0 for an ack), reached `u8`, a zero byte, offset or detail `u64`.
 const ENTRY_LEN: usize = 12;
 
 impl Acks {
+    /// The first entries, as many as a frame holds; the others stay in `entries`.
+    pub fn take_from(entries: &mut Vec<AckEntry>) -> Self {
+        let left = if entries.len() > MAX_ACKS_PER_FRAME {
+            entries.split_off(MAX_ACKS_PER_FRAME)
+        } else {
+            Vec::new()
+        };
+        Self(core::mem::replace(entries, left))
+    }
+
+    /// The entries, in the order of the batches that they answer.
+    pub fn into_entries(self) -> Vec<AckEntry> {
+        self.0
+    }
+
     pub(crate) fn decode(mut body: Bytes) -> Result<Self, DecodeError> {
         let limit = MAX_ACKS_PER_FRAME * ENTRY_LEN;
         if body.len() > limit {
@@ -140,10 +155,6 @@ impl Acks {
     }
 
     pub(crate) fn encode(&self, out: &mut BytesMut) {
-        assert!(
-            self.0.len() <= MAX_ACKS_PER_FRAME,
-            "an acks frame holds {MAX_ACKS_PER_FRAME} entries"
-        );
         for entry in &self.0 {
             let (code, reached, number) = match entry {
                 Ok(ack) => (0, reached_to_wire(ack.reached), ack.base_offset.0),
@@ -171,8 +182,8 @@ fn decode_entry(body: &mut Bytes) -> Result<AckEntry, DecodeError> {
     let reached = match reached {
         1 => Reached::Stored,
         2 => Reached::Synced,
-        3 => Reached::Quorum,
-        _ => return Err(DecodeError::Value { field: "reached" }),
+        3.. => Reached::Quorum,
+        0 => return Err(DecodeError::Value { field: "reached" }),
     };
     Ok(Ok(Ack {
         base_offset: Offset(number),

@@ -1,7 +1,7 @@
 //! One record, and the walk over the records of a batch. Records borrow from the batch; nothing is allocated.
 //!
 //! A record is: its offset delta (left out in a dense batch), its timestamp's difference from the batch's first one
-//! (folded so that small negative ones are short), a head that holds the value's length and two bits, then key,
+//! (folded so that small negative ones are short), a head that holds the value's length and three bits, then key,
 //! headers and value. Without key and headers nothing but the value follows the head.
 
 use crate::batch::Batch;
@@ -14,8 +14,10 @@ use crate::limits::{MAX_HEADER_NAME_BYTES, MAX_KEY_BYTES, MAX_RECORD_HEADERS};
 pub(crate) const HAS_KEY: u64 = 1;
 /// Bit of a record's head: headers follow.
 pub(crate) const HAS_HEADERS: u64 = 2;
+/// Bit of a record's head: there is no value, the record deletes its key.
+pub(crate) const DELETES: u64 = 4;
 /// The value's length stands above the bits.
-pub(crate) const LENGTH_SHIFT: u32 = 2;
+pub(crate) const LENGTH_SHIFT: u32 = 3;
 
 /// A record, borrowed from its batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +32,8 @@ pub struct Record<'a> {
     pub headers: Headers<'a>,
     /// The payload.
     pub value: &'a [u8],
+    /// There is no value, which is not the same as an empty one: the record deletes its key.
+    pub deletes: bool,
 }
 
 impl Record<'_> {
@@ -94,6 +98,9 @@ pub enum RecordError {
     /// Its key is too long.
     #[error("its key has more than {MAX_KEY_BYTES} bytes")]
     Key,
+    /// It deletes a key and names none, or has a value all the same.
+    #[error("it deletes a key but names none, or has a value")]
+    Deletion,
     /// It has too many headers, or none where it says it has.
     #[error("its headers are none although announced, or more than {MAX_RECORD_HEADERS}")]
     HeaderCount,
@@ -195,6 +202,10 @@ impl RecordCursor {
             .checked_add_signed(difference)
             .ok_or(RecordError::Timestamp)?;
         let head = read_varint(payload, &mut at).ok_or(RecordError::Truncated)?;
+        let deletes = head & DELETES != 0;
+        if deletes && (head & HAS_KEY == 0 || head >> LENGTH_SHIFT != 0) {
+            return Err(RecordError::Deletion);
+        }
         let key = if head & HAS_KEY == 0 {
             None
         } else {
@@ -214,6 +225,7 @@ impl RecordCursor {
             key,
             headers,
             value,
+            deletes,
         })
     }
 

@@ -14,8 +14,8 @@ use crate::name::StreamName;
 /// What both sides name in the TLS handshake.
 pub const ALPN: &[u8] = b"felix/1";
 
-/// The protocol version of this crate. 0 until the formats are frozen.
-pub const VERSION: u16 = 0;
+/// The protocol version of this crate. Its bytes are frozen.
+pub const VERSION: u16 = 1;
 
 /// How a client proves who it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -148,6 +148,28 @@ pub enum StreamClass {
     Durable,
     /// Synced by the leader and a follower.
     Quorum,
+    /// A class that this version does not know.
+    Unlisted(u8),
+}
+
+impl StreamClass {
+    const fn to_wire(self) -> u8 {
+        match self {
+            Self::Memory => 0,
+            Self::Durable => 1,
+            Self::Quorum => 2,
+            Self::Unlisted(number) => number,
+        }
+    }
+
+    const fn from_wire(number: u8) -> Self {
+        match number {
+            0 => Self::Memory,
+            1 => Self::Durable,
+            2 => Self::Quorum,
+            other => Self::Unlisted(other),
+        }
+    }
 }
 
 /// What a stream is made of.
@@ -168,12 +190,7 @@ impl Metadata {
         let mut fields = Fields::new(body);
         let stream = fields.stream_name()?;
         let incarnation = Incarnation(fields.u128("incarnation")?);
-        let class = match fields.u8("class")? {
-            0 => StreamClass::Memory,
-            1 => StreamClass::Durable,
-            2 => StreamClass::Quorum,
-            _ => return Err(DecodeError::Value { field: "class" }),
-        };
+        let class = StreamClass::from_wire(fields.u8("class")?);
         let shards = fields.u32("shards")?;
         if !(1..=MAX_SHARDS).contains(&shards) {
             return Err(DecodeError::Value { field: "shards" });
@@ -189,11 +206,7 @@ impl Metadata {
     pub(crate) fn encode(&self, out: &mut BytesMut) {
         put_text(out, self.stream.as_str());
         out.put_u128_le(self.incarnation.0);
-        out.put_u8(match self.class {
-            StreamClass::Memory => 0,
-            StreamClass::Durable => 1,
-            StreamClass::Quorum => 2,
-        });
+        out.put_u8(self.class.to_wire());
         out.put_u32_le(self.shards);
     }
 }

@@ -50,12 +50,12 @@ impl SlowPolicy {
         }
     }
 
-    const fn from_wire(number: u8) -> Result<Self, DecodeError> {
+    const fn from_wire(number: u8) -> Option<Self> {
         match number {
-            1 => Ok(Self::Block),
-            2 => Ok(Self::DropNew),
-            3 => Ok(Self::DropOld),
-            _ => Err(DecodeError::Value { field: "policy" }),
+            1 => Some(Self::Block),
+            2 => Some(Self::DropNew),
+            3 => Some(Self::DropOld),
+            _ => None,
         }
     }
 }
@@ -98,7 +98,7 @@ impl Subscribe {
         let incarnation = Incarnation(fields.u128("incarnation")?);
         let policy = match fields.u8("policy")? {
             0 => None,
-            number => Some(SlowPolicy::from_wire(number)?),
+            number => Some(SlowPolicy::from_wire(number).ok_or(DecodeError::Value { field: "policy" })?),
         };
         let window = fields.u64("window")?;
         let credit = fields.u64("credit")?;
@@ -138,8 +138,8 @@ pub struct Subscribed {
     pub incarnation: Incarnation,
     /// The first offset that the subscription answers for.
     pub from: Offset,
-    /// The policy in force.
-    pub policy: SlowPolicy,
+    /// The policy in force; `None` where it is one that this version does not know.
+    pub policy: Option<SlowPolicy>,
     /// The window in force, in bytes.
     pub window: u64,
 }
@@ -150,7 +150,7 @@ impl Subscribed {
         Ok(Self {
             incarnation: Incarnation(fields.u128("incarnation")?),
             from: Offset(fields.u64("from")?),
-            policy: SlowPolicy::from_wire(fields.u8("policy")?)?,
+            policy: SlowPolicy::from_wire(fields.u8("policy")?),
             window: fields.u64("window")?,
         })
     }
@@ -158,7 +158,7 @@ impl Subscribed {
     pub(crate) fn encode(&self, out: &mut BytesMut) {
         out.put_u128_le(self.incarnation.0);
         out.put_u64_le(self.from.0);
-        out.put_u8(self.policy.to_wire());
+        out.put_u8(self.policy.map_or(0, SlowPolicy::to_wire));
         out.put_u64_le(self.window);
     }
 }
@@ -333,6 +333,8 @@ pub enum GapReason {
     FormerIncarnation,
     /// They were damaged.
     Damaged,
+    /// A reason that this version does not know.
+    Unlisted(u8),
 }
 
 impl GapReason {
@@ -343,17 +345,18 @@ impl GapReason {
             Self::NotKept => 3,
             Self::FormerIncarnation => 4,
             Self::Damaged => 5,
+            Self::Unlisted(number) => number,
         }
     }
 
-    const fn from_wire(number: u8) -> Result<Self, DecodeError> {
+    const fn from_wire(number: u8) -> Self {
         match number {
-            1 => Ok(Self::DropNew),
-            2 => Ok(Self::DropOld),
-            3 => Ok(Self::NotKept),
-            4 => Ok(Self::FormerIncarnation),
-            5 => Ok(Self::Damaged),
-            _ => Err(DecodeError::Value { field: "reason" }),
+            1 => Self::DropNew,
+            2 => Self::DropOld,
+            3 => Self::NotKept,
+            4 => Self::FormerIncarnation,
+            5 => Self::Damaged,
+            other => Self::Unlisted(other),
         }
     }
 }
@@ -391,14 +394,13 @@ impl Gap {
         if to.is_some_and(|to| to <= from) {
             return Err(DecodeError::Value { field: "to" });
         }
-        let reason = GapReason::from_wire(fields.u8("reason")?)?;
+        let reason = GapReason::from_wire(fields.u8("reason")?);
         let exact = fields.u8("lost")?;
         let records = fields.u64("lost")?;
         let lost = match exact {
             0 => Lost::Exactly(records),
             1 => Lost::AtMost(records),
-            2 => Lost::Unknown,
-            _ => return Err(DecodeError::Value { field: "lost" }),
+            2.. => Lost::Unknown,
         };
         Ok(Self {
             from,

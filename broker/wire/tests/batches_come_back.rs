@@ -15,17 +15,19 @@ struct Made {
     timestamp: u64,
     key: Option<Vec<u8>>,
     headers: Vec<(String, Vec<u8>)>,
-    value: Vec<u8>,
+    /// None where the record deletes its key.
+    value: Option<Vec<u8>>,
 }
 
 fn made() -> impl Strategy<Value = Made> {
     let bytes = || vec(any::<u8>(), 0..40);
     let headers = prop_oneof![3 => Just(Vec::new()), 1 => vec(("[a-zä]{1,8}", bytes()), 1..4)];
-    (any::<u64>(), option::of(bytes()), headers, bytes()).prop_map(|(timestamp, key, headers, value)| Made {
+    let value = option::weighted(0.8, bytes());
+    (any::<u64>(), option::of(bytes()), headers, value).prop_map(|(timestamp, key, headers, value)| Made {
         timestamp: timestamp >> 1,
+        value: value.or_else(|| key.is_none().then(Vec::new)),
         key,
         headers,
-        value,
     })
 }
 
@@ -39,12 +41,11 @@ fn origin() -> Origin {
 
 fn push(builder: &mut BatchBuilder, record: &Made) -> Result<u32, PushError> {
     let headers = record.headers.iter().map(|(name, value)| Header { name, value });
-    builder.push(
-        Nanos(record.timestamp),
-        record.key.as_deref(),
-        headers,
-        &record.value,
-    )
+    let timestamp = Nanos(record.timestamp);
+    match &record.value {
+        Some(value) => builder.push(timestamp, record.key.as_deref(), headers, value),
+        None => builder.push_deletion(timestamp, record.key.as_deref().unwrap(), headers),
+    }
 }
 
 fn seal(records: &[Made]) -> SealedBatch {
@@ -81,7 +82,7 @@ fn read(batch: &Batch) -> Vec<Made> {
             timestamp: record.timestamp.0,
             key: record.key.map(<[u8]>::to_vec),
             headers: headers.collect(),
-            value: record.value.to_vec(),
+            value: (!record.deletes).then(|| record.value.to_vec()),
         }
     });
     records.collect()
@@ -181,11 +182,11 @@ fn a_record_over_the_limit_is_named() {
         timestamp: 1,
         key: None,
         headers: Vec::new(),
-        value: vec![0; 100],
+        value: Some(vec![0; 100]),
     };
     let sealed = seal(&[
         Made {
-            value: vec![],
+            value: Some(vec![]),
             ..made.clone()
         },
         made,
@@ -207,7 +208,7 @@ fn a_retry_is_the_same_bytes() {
         timestamp: 1,
         key: Some(vec![1]),
         headers: Vec::new(),
-        value: vec![2],
+        value: Some(vec![2]),
     };
     let sealed = seal(&[made]);
     assert_eq!(sealed.clone().frame(), sealed.frame());
@@ -224,7 +225,7 @@ fn a_batch_that_ends_beyond_the_last_offset_is_refused() {
         timestamp: 1,
         key: None,
         headers: Vec::new(),
-        value: vec![0],
+        value: Some(vec![0]),
     };
     let sealed = seal(&[made.clone(), made]);
     let at = |base_offset| {

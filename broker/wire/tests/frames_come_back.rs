@@ -4,10 +4,10 @@
 use bytes::{Bytes, BytesMut};
 use felix_wire::{
     Ack, Acks, AuthMethod, Credit, DecodeError, Deliver, ErrorCode, ErrorFrame, FRAME_HEAD_LEN, Frame,
-    FrameHead, FrameKind, Gap, GapReason, GoAway, Hello, Incarnation, Lost, MAX_FRAME_BYTES, Metadata,
-    MetadataRequest, Nanos, Offset, OpenPublish, ProducerEpoch, ProducerId, PublishOpened, Reached, Refusal,
-    Selection, ShardId, SlowPolicy, Start, StreamClass, StreamName, Subscribe, Subscribed, Welcome,
-    take_frame,
+    FrameHead, FrameKind, Gap, GapReason, GoAway, Hello, Incarnation, Lost, MAX_ACKS_PER_FRAME,
+    MAX_BATCH_BYTES, MAX_BATCH_RECORDS, MAX_FRAME_BYTES, MAX_SHARDS, Metadata, MetadataRequest, Nanos,
+    Offset, OpenPublish, ProducerEpoch, ProducerId, PublishOpened, Reached, Refusal, Selection, ShardId,
+    SlowPolicy, Start, StreamClass, StreamName, Subscribe, Subscribed, Welcome, take_frame,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -40,6 +40,7 @@ fn session() -> impl Strategy<Value = Frame> {
         StreamClass::Memory,
         StreamClass::Durable,
         StreamClass::Quorum,
+        StreamClass::Unlisted(9),
     ]);
     prop_oneof![
         (any::<[u16; 2]>(), any::<u64>(), text(), auth, payload()).prop_map(
@@ -65,7 +66,7 @@ fn session() -> impl Strategy<Value = Frame> {
             }
         ),
         name().prop_map(|stream| Frame::MetadataRequest(MetadataRequest { stream })),
-        (name(), any::<u128>(), class, 1..=64_u32).prop_map(|(stream, life, class, shards)| {
+        (name(), any::<u128>(), class, 1..=MAX_SHARDS).prop_map(|(stream, life, class, shards)| {
             Frame::Metadata(Metadata {
                 stream,
                 incarnation: Incarnation(life),
@@ -113,7 +114,7 @@ fn publishing() -> impl Strategy<Value = Frame> {
             })
         }),
         payload().prop_map(Frame::Publish),
-        vec(entry, 0..64).prop_map(|entries| Frame::Acks(Acks(entries))),
+        vec(entry, 0..64).prop_map(|mut entries| Frame::Acks(Acks::take_from(&mut entries))),
     ]
 }
 
@@ -128,6 +129,7 @@ fn gap() -> impl Strategy<Value = Frame> {
         GapReason::NotKept,
         GapReason::FormerIncarnation,
         GapReason::Damaged,
+        GapReason::Unlisted(77),
     ]);
     let lost = prop_oneof![
         any::<u64>().prop_map(Lost::Exactly),
@@ -181,14 +183,16 @@ fn subscribing() -> impl Strategy<Value = Frame> {
                     credit,
                 })
             }),
-        (any::<u128>(), any::<u64>(), policy(), any::<u64>()).prop_map(|(life, from, policy, window)| {
-            Frame::Subscribed(Subscribed {
-                incarnation: Incarnation(life),
-                from: Offset(from),
-                policy,
-                window,
-            })
-        }),
+        (any::<u128>(), any::<u64>(), option::of(policy()), any::<u64>()).prop_map(
+            |(life, from, policy, window)| {
+                Frame::Subscribed(Subscribed {
+                    incarnation: Incarnation(life),
+                    from: Offset(from),
+                    policy,
+                    window,
+                })
+            }
+        ),
         (range(), selection, payload()).prop_map(|((from, to), selection, batch)| {
             Frame::Deliver(Deliver {
                 from,
@@ -291,6 +295,76 @@ fn a_deliver_head_and_the_batch_are_the_frame() {
         });
         assert_eq!(head, encode(&frame));
     }
+}
+
+#[test]
+fn the_largest_batch_fits_a_frame_with_the_longest_selection() {
+    let all_but_one = Selection::of((0..MAX_BATCH_RECORDS).filter(|index| *index != 500));
+    let mut head = BytesMut::new();
+    Deliver::encode_head(Offset(0), Offset(1), &all_but_one, MAX_BATCH_BYTES, &mut head);
+    let frame = FrameHead::decode(head[..FRAME_HEAD_LEN].try_into().unwrap(), MAX_FRAME_BYTES).unwrap();
+    assert_eq!(
+        frame.length as usize + FRAME_HEAD_LEN,
+        head.len() + MAX_BATCH_BYTES
+    );
+}
+
+#[test]
+fn more_answers_than_a_frame_holds_take_several() {
+    let entry = |n: usize| {
+        Err(Refusal {
+            code: ErrorCode::SequenceGap,
+            detail: n as u64,
+        })
+    };
+    let mut entries: Vec<_> = (0..=2 * MAX_ACKS_PER_FRAME).map(entry).collect();
+    let mut frames = Vec::new();
+    while !entries.is_empty() {
+        let frame = Frame::Acks(Acks::take_from(&mut entries));
+        let Ok(Frame::Acks(acks)) = Frame::decode(FrameKind::Acks, body(&frame)) else {
+            panic!("a frame of acks is read")
+        };
+        frames.push(acks.into_entries());
+    }
+    assert_eq!(frames.iter().map(Vec::len).collect::<Vec<_>>(), [64, 64, 1]);
+    let expected: Vec<_> = (0..=2 * MAX_ACKS_PER_FRAME).map(entry).collect();
+    assert_eq!(frames.concat(), expected);
+}
+
+#[test]
+fn numbers_that_newer_versions_add_are_read_as_what_is_known() {
+    let with = |frame: &Frame, at: usize, number: u8| {
+        let mut bytes = body(frame).to_vec();
+        bytes[at] = number;
+        Frame::decode(frame.kind(), bytes.into()).unwrap()
+    };
+    let reached = Reached::Quorum;
+    let base_offset = Offset(7);
+    let acked = Frame::Acks(Acks::take_from(&mut vec![Ok(Ack { base_offset, reached })]));
+    assert_eq!(with(&acked, 2, 9), acked, "safer than quorum is at least quorum");
+
+    let gap = |reason, lost| {
+        Frame::Gap(Gap {
+            from: Offset(1),
+            to: Some(Offset(2)),
+            reason,
+            lost,
+        })
+    };
+    let known = gap(GapReason::Damaged, Lost::Exactly(1));
+    assert_eq!(with(&known, 17, 9), gap(GapReason::Unlisted(9), Lost::Exactly(1)));
+    assert_eq!(with(&known, 18, 9), gap(GapReason::Damaged, Lost::Unknown));
+
+    let subscribed = |policy| {
+        Frame::Subscribed(Subscribed {
+            incarnation: Incarnation(1),
+            from: Offset(0),
+            policy,
+            window: 1,
+        })
+    };
+    let known = subscribed(Some(SlowPolicy::Block));
+    assert_eq!(with(&known, 24, 4), subscribed(None));
 }
 
 #[test]

@@ -341,7 +341,7 @@ async fn publisher(
         };
         changed.send_modify(|n| *n += 1);
         if let Some(entry) = entry {
-            write(send, &Frame::Acks(Acks(vec![entry]))).await?;
+            write(send, &Frame::Acks(Acks::take_from(&mut vec![entry]))).await?;
         }
     }
     Some(())
@@ -442,7 +442,7 @@ async fn subscriber(
         &Frame::Subscribed(Subscribed {
             incarnation: life,
             from: Offset(next),
-            policy,
+            policy: Some(policy),
             window,
         }),
     )

@@ -45,7 +45,7 @@ pub(crate) fn batch(data: &[u8]) {
     let mut bytes = data.to_vec();
     bytes.resize(bytes.len().max(HEADER_LEN), 0);
     let stored = (bytes.len() - HEADER_LEN) as u32;
-    bytes[..5].copy_from_slice(b"FLXB\0");
+    bytes[..5].copy_from_slice(b"FLXB\x01");
     bytes[16..20].copy_from_slice(&stored.to_le_bytes());
     bytes[20..24].copy_from_slice(&stored.to_le_bytes());
     let head = crc32c::crc32c_append(u32::from_be_bytes(*b"flxp"), &bytes[..68]);
@@ -62,7 +62,7 @@ pub(crate) fn batch(data: &[u8]) {
     }
     // What a subscriber might be sent by a hostile broker: a stamp over records that nobody looked at.
     bytes[132..134].copy_from_slice(&(HEADER_LEN as u16).to_le_bytes());
-    let checksum = crc32c::crc32c_append(u32::from_be_bytes(*b"flxh"), &bytes[68..136]);
+    let checksum = crc32c::crc32c_append(u32::from_be_bytes(*b"flxh"), &bytes[..136]);
     bytes[136..140].copy_from_slice(&checksum.to_le_bytes());
     if let Ok(batch) = Batch::check(bytes.into()) {
         read(&batch);
