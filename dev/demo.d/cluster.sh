@@ -16,7 +16,7 @@ T
 }
 
 use_dev_kube() {
-  build_images
+  await_images
   step "dev/kube up 3" dev/kube up 3
   eval "$(dev/kube env)"
   step "load the images into each node" load_archives dev/kube load
@@ -24,7 +24,7 @@ use_dev_kube() {
 
 use_kind() {
   command -v kind >/dev/null || fail "kind is missing: https://kind.sigs.k8s.io"
-  build_images
+  await_images
   export KUBECONFIG=$cache/kind.kubeconfig
   if ! kind get clusters 2>/dev/null | grep -qx felix; then
     step "kind create cluster" kind create cluster --name felix --kubeconfig "$KUBECONFIG" --wait 120s
@@ -46,8 +46,14 @@ use_current() {
   [[ $answer =~ ^[yY] ]] || exit 1
 }
 
-build_images() {
-  images/build >"$work/archives"
+# Beside the build of the Kubernetes programs: each has stretches that keep one processor only.
+start_images() {
+  images/build >"$work/archives" &
+  images_job=$!
+}
+
+await_images() {
+  wait "$images_job" || fail "the images were not built; see above"
   mapfile -t archives <"$work/archives"
 }
 

@@ -1,3 +1,0 @@
-module felix.dev/dev/kubernetes/pause
-
-go 1.24

@@ -1,0 +1,3 @@
+module felix.dev/dev/programs/pause
+
+go 1.24
