@@ -151,8 +151,9 @@ impl Publisher {
                         given.set(self.answers.given.notified());
                         self.answers.take(&mut acks);
                     }
-                    // Nothing more to read at once: what was gathered goes out in one frame.
-                    () = std::future::ready(()), if !acks.is_empty() => {
+                    // Nothing more to read at once: what was gathered goes out in one frame, once the subscriptions that
+                    // were woken have had their turn. A delivery is waited for by more people than an ack.
+                    () = tokio::task::yield_now(), if !acks.is_empty() => {
                         self.answer(send, &mut acks, oldest_read_at.take()).await?;
                     }
                 }
