@@ -10,7 +10,7 @@ use felix_wire::{
 
 use crate::cursor::Cursor;
 use crate::error::SubscribeError;
-use crate::record::{Delivery, Gap, Received, ReceivedHeader};
+use crate::record::{Delivery, Gap, Received, ReceivedHeaders};
 
 /// What a frame was.
 #[derive(Debug)]
@@ -154,17 +154,7 @@ fn is_selected(selected: &mut Option<VecDeque<u32>>, index: u32) -> bool {
 }
 
 fn received(shard: ShardId, offset: Offset, record: &WireRecord<'_>, batch: &Bytes) -> Received {
-    let headers = if record.headers.len() == 0 {
-        Vec::new()
-    } else {
-        let owned = |header: felix_wire::Header<'_>| {
-            ReceivedHeader::new(
-                batch.slice_ref(header.name.as_bytes()),
-                batch.slice_ref(header.value),
-            )
-        };
-        record.headers.map(owned).collect()
-    };
+    let headers = ReceivedHeaders::new(record.headers.len(), batch.slice_ref(record.headers.encoded()));
     Received {
         shard: shard.0,
         offset: offset.0,

@@ -48,9 +48,9 @@ pub use client::{BrokerIdentity, Client, TransportStats};
 pub use config::Builder;
 pub use error::{ConnectError, MetadataError, PublishError, SubscribeError};
 pub use felix_wire::{
-    ErrorCode, ErrorKind, GapReason, Incarnation, Lost, Metadata, Nanos, Offset, Reached, SlowPolicy,
+    ErrorCode, ErrorKind, GapReason, Header, Incarnation, Lost, Metadata, Nanos, Offset, Reached, SlowPolicy,
     SlowPolicy as SlowSubscriber, Start, StreamClass, StreamName,
 };
 pub use publisher::{Batch, Publisher, PublisherBuilder, PushBatchError, TrySendError};
-pub use record::{Delivery, Gap, Payload, Receipt, Received, ReceivedHeader, Record};
+pub use record::{Delivery, Gap, Payload, Receipt, Received, ReceivedHeaders, Record};
 pub use subscription::{SubscribeBuilder, Subscription};

@@ -32,7 +32,7 @@ pub(crate) struct Limits {
     pub(crate) record_bytes: usize,
 }
 
-/// Room for a batch's buffer at first, in bytes.
+/// Room for a batch's buffer at first, in bytes, and beside a large record.
 const BUFFER_FIRST: usize = 512;
 
 /// The place of a record: the acknowledgement of its batch, and its index there.
@@ -160,7 +160,8 @@ impl Outbox {
 
     fn push_open(&mut self, record: &Record<'_>, now: Instant) -> Result<Place, PushError> {
         if self.open.is_none() {
-            let builder = self.builder_of(self.usual_bytes.min(self.limits.batch_bytes));
+            let usual = self.usual_bytes.min(self.limits.batch_bytes);
+            let builder = self.builder_of(usual.max(record.size() + BUFFER_FIRST));
             self.open = Some(Open {
                 builder,
                 ack: BatchAck::new(self.shard.0),

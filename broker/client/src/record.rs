@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use felix_wire::{GapReason, Header, Lost, Nanos, Reached};
+use felix_wire::{GapReason, Header, Headers, Lost, Nanos, Reached};
 
 /// Bytes of a record to send, borrowed or owned. Made by `into()` from slices, arrays, texts, `Vec<u8>` and [`Bytes`].
 #[derive(Clone, Debug)]
@@ -82,7 +82,9 @@ impl From<Bytes> for Payload<'_> {
 pub struct Record<'a> {
     value: Payload<'a>,
     key: Option<Payload<'a>>,
+    /// Those that were given one by one; they come after the listed ones.
     headers: Vec<(&'a str, Payload<'a>)>,
+    listed: &'a [Header<'a>],
     timestamp: Option<Nanos>,
 }
 
@@ -93,6 +95,7 @@ impl<'a> Record<'a> {
             value: value.into(),
             key: None,
             headers: Vec::new(),
+            listed: &[],
             timestamp: None,
         }
     }
@@ -108,6 +111,13 @@ impl<'a> Record<'a> {
     #[must_use]
     pub fn header(mut self, name: &'a str, value: impl Into<Payload<'a>>) -> Self {
         self.headers.push((name, value.into()));
+        self
+    }
+
+    /// Sets a list of headers, which takes no allocation; those added one by one come after it.
+    #[must_use]
+    pub fn headers(mut self, headers: &'a [Header<'a>]) -> Self {
+        self.listed = headers;
         self
     }
 
@@ -127,7 +137,10 @@ impl<'a> Record<'a> {
     }
 
     pub(crate) fn wire_headers(&self) -> impl ExactSizeIterator<Item = Header<'_>> + Clone {
-        self.headers.iter().map(|(name, value)| Header { name, value })
+        WireHeaders {
+            listed: self.listed.iter(),
+            others: self.headers.iter(),
+        }
     }
 
     pub(crate) fn timestamp_or_now(&self) -> Nanos {
@@ -137,13 +150,35 @@ impl<'a> Record<'a> {
     /// Bytes of key, headers and value: what limits and budgets are about.
     pub(crate) fn size(&self) -> usize {
         let headers: usize = self
-            .headers
-            .iter()
-            .map(|(name, value)| name.len() + value.len())
+            .wire_headers()
+            .map(|header| header.name.len() + header.value.len())
             .sum();
         self.key.as_ref().map_or(0, |key| key.len()) + headers + self.value.len()
     }
 }
+
+/// All headers of a record to send.
+#[derive(Clone)]
+struct WireHeaders<'a> {
+    listed: std::slice::Iter<'a, Header<'a>>,
+    others: std::slice::Iter<'a, (&'a str, Payload<'a>)>,
+}
+
+impl<'a> Iterator for WireHeaders<'a> {
+    type Item = Header<'a>;
+
+    fn next(&mut self) -> Option<Header<'a>> {
+        let listed = self.listed.next().copied();
+        listed.or_else(|| self.others.next().map(|(name, value)| Header { name, value }))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.listed.len() + self.others.len();
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for WireHeaders<'_> {}
 
 /// The wall clock. A clock before 1970 counts as 1970.
 pub(crate) fn now() -> Nanos {
@@ -189,27 +224,42 @@ pub struct Received {
     /// It has no value, not even an empty one: it says that its key is deleted.
     pub deletes: bool,
     /// Its headers, in order.
-    pub headers: Vec<ReceivedHeader>,
+    pub headers: ReceivedHeaders,
 }
 
-/// A header of a delivered record.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct ReceivedHeader {
-    /// The name; always UTF-8.
-    name: Bytes,
-    /// The value.
-    pub value: Bytes,
+/// The headers of a delivered record, a slice of the batch it came in like the rest of it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ReceivedHeaders {
+    count: usize,
+    encoded: Bytes,
 }
 
-impl ReceivedHeader {
-    pub(crate) fn new(name: Bytes, value: Bytes) -> Self {
-        Self { name, value }
+impl ReceivedHeaders {
+    /// Headers that were checked when their record was read.
+    pub(crate) fn new(count: usize, encoded: Bytes) -> Self {
+        Self { count, encoded }
     }
 
-    /// The name.
-    pub fn name(&self) -> &str {
-        // Checked when the batch was read; an empty name cannot occur and marks what cannot happen.
-        std::str::from_utf8(&self.name).unwrap_or_default()
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Names and values, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Header<'_>> {
+        Headers::from_encoded(self.count, &self.encoded)
+    }
+
+    /// The value of the first header of this name.
+    pub fn get(&self, name: &str) -> Option<&[u8]> {
+        self.iter()
+            .find(|header| header.name == name)
+            .map(|header| header.value)
     }
 }
 

@@ -4,10 +4,15 @@
 mod support;
 
 use allocation_counter::measure;
-use felix_client::{Delivery, Record};
+use felix_client::{Delivery, Header, Record};
 use support::{Broker, STREAM};
 
 const RECORDS: u64 = 1000;
+
+const HEADERS: &[Header<'_>] = &[Header {
+    name: "trace",
+    value: &[1; 16],
+}];
 
 /// A batch costs its buffer (which grows while it fills), its shared acknowledgement and what QUIC takes for the write.
 const PER_BATCH: u64 = 40;
@@ -22,13 +27,18 @@ async fn sending() {
     acks.push(publisher.try_send(&Record::new(&value)).unwrap());
     let sending = measure(|| {
         for _ in 0..RECORDS {
-            acks.push(publisher.try_send(&Record::new(&value).key(b"key")).unwrap());
+            let record = Record::new(&value).key(b"key").headers(HEADERS);
+            acks.push(publisher.try_send(&record).unwrap());
         }
     });
     assert!(sending.count_total <= PER_BATCH, "{sending:?}");
-    for ack in acks {
-        ack.await.unwrap();
-    }
+    publisher.flush().await.unwrap();
+    let answers = measure(|| {
+        for ack in &acks {
+            ack.try_take().unwrap().unwrap();
+        }
+    });
+    assert_eq!(answers.count_total, 0, "{answers:?}");
     assert!(broker.batch_sizes(0).len() < 20, "{:?}", broker.batch_sizes(0));
 }
 
@@ -40,7 +50,8 @@ async fn reading() {
     let publisher = client.publisher(STREAM).open().await.unwrap();
     let mut batch = publisher.batch();
     for _ in 0..RECORDS {
-        batch.push(&Record::new(&[7; 100]).key(b"key")).unwrap();
+        let record = Record::new(&[7; 100]).key(b"key").headers(HEADERS);
+        batch.push(&record).unwrap();
     }
     publisher.send_batch(batch).await.unwrap().await.unwrap();
     let first = subscription.next().await.unwrap();
@@ -52,6 +63,7 @@ async fn reading() {
                 (record.value.len(), record.key.as_deref()),
                 (100, Some(&b"key"[..]))
             );
+            assert_eq!(record.headers.get("trace"), Some(&[1; 16][..]));
             read += 1;
         }
     });

@@ -34,12 +34,14 @@ pub struct Record<'a> {
     pub value: &'a [u8],
     /// There is no value, which is not the same as an empty one: the record deletes its key.
     pub deletes: bool,
+    /// Bytes of the names and values of all headers.
+    headers_size: usize,
 }
 
 impl Record<'_> {
     /// Bytes of key, names and values of headers, and value: what record limits are about.
     pub fn size(&self) -> usize {
-        self.key.map_or(0, <[u8]>::len) + self.headers.size + self.value.len()
+        self.key.map_or(0, <[u8]>::len) + self.headers_size + self.value.len()
     }
 }
 
@@ -57,8 +59,18 @@ pub struct Header<'a> {
 pub struct Headers<'a> {
     left: usize,
     bytes: &'a [u8],
-    /// Bytes of all names and values.
-    size: usize,
+}
+
+impl<'a> Headers<'a> {
+    /// `count` headers as they stand in a batch. Ends early where the bytes are not so many.
+    pub const fn from_encoded(count: usize, bytes: &'a [u8]) -> Self {
+        Self { left: count, bytes }
+    }
+
+    /// What [`from_encoded`](Self::from_encoded) takes, for a reader that keeps the batch itself.
+    pub const fn encoded(&self) -> &'a [u8] {
+        self.bytes
+    }
 }
 
 impl<'a> Iterator for Headers<'a> {
@@ -211,8 +223,8 @@ impl RecordCursor {
         } else {
             Some(read_key(payload, &mut at)?)
         };
-        let headers = if head & HAS_HEADERS == 0 {
-            Headers::default()
+        let (headers, headers_size) = if head & HAS_HEADERS == 0 {
+            (Headers::default(), 0)
         } else {
             read_headers(payload, &mut at)?
         };
@@ -226,6 +238,7 @@ impl RecordCursor {
             headers,
             value,
             deletes,
+            headers_size,
         })
     }
 
@@ -256,8 +269,8 @@ fn read_key<'a>(payload: &'a [u8], at: &mut usize) -> Result<&'a [u8], RecordErr
     take(payload, at, length)
 }
 
-/// Walks over the headers once, so that later walks cannot fail.
-fn read_headers<'a>(payload: &'a [u8], at: &mut usize) -> Result<Headers<'a>, RecordError> {
+/// Walks over the headers once, so that later walks cannot fail. Also returns the bytes of all names and values.
+fn read_headers<'a>(payload: &'a [u8], at: &mut usize) -> Result<(Headers<'a>, usize), RecordError> {
     let count = read_varint(payload, at).ok_or(RecordError::Truncated)?;
     if count == 0 || count > MAX_RECORD_HEADERS as u64 {
         return Err(RecordError::HeaderCount);
@@ -268,11 +281,8 @@ fn read_headers<'a>(payload: &'a [u8], at: &mut usize) -> Result<Headers<'a>, Re
         let header = read_header(payload, at)?;
         size += header.name.len() + header.value.len();
     }
-    Ok(Headers {
-        left: count as usize,
-        bytes: &payload[begin..*at],
-        size,
-    })
+    let headers = Headers::from_encoded(count as usize, &payload[begin..*at]);
+    Ok((headers, size))
 }
 
 fn read_header<'a>(payload: &'a [u8], at: &mut usize) -> Result<Header<'a>, RecordError> {
