@@ -2,13 +2,14 @@
 //! name, a stale connection-tracking entry or a changed route is left behind.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use felix_wire::{AuthMethod, Frame, Hello, MAX_ANSWER_BYTES, VERSION, Welcome};
 use quinn::crypto::rustls::QuicClientConfig;
-use quinn::{ConnectionError, Endpoint, EndpointConfig, SendStream, TransportConfig, VarInt};
+use quinn::{ConnectionError, ConnectionId, Endpoint, EndpointConfig, SendStream, TransportConfig, VarInt};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::time::timeout;
@@ -50,6 +51,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(2);
 /// Peers acknowledge at most every so many packets, at latest after [`ACK_DELAY`].
 const ACK_THRESHOLD: u32 = 20;
 const ACK_DELAY: Duration = Duration::from_millis(2);
+
+/// Length of the connection id that a first flight is sent to, in bytes: as random as QUIC allows.
+const FIRST_ID_BYTES: usize = 20;
 
 /// Everything an attempt needs.
 pub(crate) struct Dialer {
@@ -108,7 +112,9 @@ impl Dialer {
             reason: format!("for {address}: {error}"),
         })?;
         let mut config = quinn::ClientConfig::new(self.tls.clone());
-        config.transport_config(transport(address.ip()));
+        config
+            .transport_config(transport(address.ip()))
+            .initial_dst_cid_provider(Arc::new(first_flight_id));
         let connecting = endpoint
             .connect_with(config, address, &self.server_name.to_str())
             .map_err(|error| self.lost(error.to_string()))?;
@@ -200,6 +206,16 @@ impl Dialer {
     }
 }
 
+/// Where a first flight is sent to. A broker serves connections on as many threads as it likes and takes the first byte of the
+/// id, modulo their number, for a wish; others take the id for the random one that it is but for that byte. The connections
+/// of one process ask for one thread after the other, and different processes begin with different ones.
+fn first_flight_id() -> ConnectionId {
+    static NEXT: LazyLock<AtomicU8> = LazyLock::new(|| AtomicU8::new(rand::random()));
+    let mut id: [u8; FIRST_ID_BYTES] = rand::random();
+    id[0] = NEXT.fetch_add(1, Ordering::Relaxed);
+    ConnectionId::new(&id)
+}
+
 /// A control frame's bytes.
 pub(crate) fn encoded(frame: &Frame) -> Bytes {
     let mut bytes = BytesMut::with_capacity(256);
@@ -280,4 +296,18 @@ fn transport(peer: IpAddr) -> Arc<TransportConfig> {
         .max_idle_timeout(quinn::IdleTimeout::try_from(IDLE_TIMEOUT).ok())
         .keep_alive_interval(Some(KEEP_ALIVE));
     Arc::new(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_flights_ask_for_one_thread_after_the_other_and_are_random_otherwise() {
+        let ids: Vec<_> = (0..=u8::MAX).map(|_| first_flight_id()).collect();
+        for pair in ids.windows(2) {
+            assert_eq!(pair[1][0], pair[0][0].wrapping_add(1));
+            assert_ne!(pair[1][1..], pair[0][1..]);
+        }
+    }
 }

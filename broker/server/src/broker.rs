@@ -10,7 +10,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use tokio::sync::watch;
+use tokio::{runtime::Handle, sync::watch};
 use tokio_util::task::TaskTracker;
 
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
     data_dir::Identity,
     gauge::Gauge,
     memory::{Budget, InFlight},
-    metrics::{MemoryShare, Metrics, Snapshot},
+    metrics::{LaneTotals, MemoryShare, Metrics, Snapshot},
     rings::Rings,
     tls::Certificate,
     udp::Buffers,
@@ -38,6 +38,8 @@ pub(crate) struct Broker {
     pub(crate) catalogue: CatalogueService,
     pub(crate) metrics: Metrics,
     pub(crate) connections: Connections,
+    /// Where the lanes run, in their order.
+    pub(crate) lanes: Vec<Handle>,
     pub(crate) certificate: Arc<Certificate>,
     pub(crate) budget: Budget,
     pub(crate) rings: Rings,
@@ -120,6 +122,7 @@ impl Broker {
 
     pub(crate) fn render_metrics(&self) -> String {
         let catalogue = self.catalogue.current();
+        let totals = self.connections.totals();
         let now_seconds = i64::try_from(self.clock.now().0 / 1_000_000_000).unwrap_or(i64::MAX);
         self.metrics.render(&Snapshot {
             cluster_id: self.identity.cluster_id.clone(),
@@ -134,7 +137,8 @@ impl Broker {
             ring_bytes: self.rings.used(),
             memory: self.memory_shares(),
             buffers: self.buffers(),
-            quic: self.connections.totals(),
+            quic: totals.quic,
+            lanes: self.lanes.iter().zip(totals.lanes).map(with_load).collect(),
             certificate_expiry_seconds: self.certificate.not_after().saturating_sub(now_seconds),
             dropped: self.catalogue.streams().dropped(),
         })
@@ -158,4 +162,10 @@ impl Broker {
             },
         ]
     }
+}
+
+/// Adds how long the lane's thread was busy: one thread has but one worker. Embedded, that of the caller's runtime counts.
+fn with_load((runtime, totals): (&Handle, LaneTotals)) -> LaneTotals {
+    let busy = runtime.metrics().worker_total_busy_duration(0);
+    LaneTotals { busy, ..totals }
 }

@@ -9,7 +9,8 @@ use quinn::{Connection, VarInt};
 
 use crate::{
     gauge::{Counted, Gauge},
-    metrics::QuicTotals,
+    lanes::Lane,
+    metrics::{LaneTotals, QuicTotals},
 };
 
 /// All present connections. Clones share them.
@@ -21,9 +22,16 @@ pub(crate) struct Connections {
 
 #[derive(Debug, Default)]
 struct Present {
-    by_id: HashMap<usize, Connection>,
+    by_id: HashMap<usize, (Lane, Connection)>,
     /// What connections had counted that have ended.
-    former: QuicTotals,
+    former: Totals,
+}
+
+/// What QUIC has counted: on all connections, and on those of each lane.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) quic: QuicTotals,
+    pub(crate) lanes: Vec<LaneTotals>,
 }
 
 /// A connection that is among the present ones until this is dropped.
@@ -35,10 +43,15 @@ pub(crate) struct Entered {
 }
 
 impl Connections {
-    pub(crate) fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize, lanes: u8) -> Self {
+        let mut present = Present::default();
+        present
+            .former
+            .lanes
+            .resize(usize::from(lanes), LaneTotals::default());
         Self {
             places: Gauge::new(limit),
-            present: Arc::default(),
+            present: Arc::new(Mutex::new(present)),
         }
     }
 
@@ -51,10 +64,10 @@ impl Connections {
         self.places.enter()
     }
 
-    /// Adds a connection after the handshake.
-    pub(crate) fn enter(&self, connection: &Connection, place: Counted) -> Entered {
+    /// Adds a connection of a lane after the handshake.
+    pub(crate) fn enter(&self, connection: &Connection, lane: Lane, place: Counted) -> Entered {
         let id = connection.stable_id();
-        self.lock().by_id.insert(id, connection.clone());
+        self.lock().by_id.insert(id, (lane, connection.clone()));
         Entered {
             connections: self.clone(),
             id,
@@ -64,23 +77,26 @@ impl Connections {
 
     /// Closes all with a code and a reason.
     pub(crate) fn close_all(&self, code: VarInt, reason: &str) {
-        for connection in self.lock().by_id.values() {
+        for (_, connection) in self.lock().by_id.values() {
             connection.close(code, reason.as_bytes());
         }
     }
 
-    /// What QUIC has counted on all connections.
-    pub(crate) fn totals(&self) -> QuicTotals {
+    /// What QUIC has counted on all connections, present and former.
+    pub(crate) fn totals(&self) -> Totals {
         let present = self.lock();
-        let mut totals = present.former;
-        for connection in present.by_id.values() {
-            add(&mut totals, connection);
-            let mtu = u64::from(connection.stats().path.current_mtu);
-            totals.largest_mtu = totals.largest_mtu.max(mtu);
-            totals.smallest_mtu = if totals.smallest_mtu == 0 {
+        let mut totals = present.former.clone();
+        for (lane, connection) in present.by_id.values() {
+            let mtu = u64::from(add(&mut totals, *lane, connection));
+            if let Some(lane) = totals.lanes.get_mut(usize::from(lane.index)) {
+                lane.connections += 1;
+            }
+            let quic = &mut totals.quic;
+            quic.largest_mtu = quic.largest_mtu.max(mtu);
+            quic.smallest_mtu = if quic.smallest_mtu == 0 {
                 mtu
             } else {
-                totals.smallest_mtu.min(mtu)
+                quic.smallest_mtu.min(mtu)
             };
         }
         totals
@@ -91,19 +107,26 @@ impl Connections {
     }
 }
 
-fn add(totals: &mut QuicTotals, connection: &Connection) {
-    let path = connection.stats().path;
-    totals.sent_packets += path.sent_packets;
-    totals.lost_packets += path.lost_packets;
-    totals.congestion_events += path.congestion_events;
-    totals.black_holes += path.black_holes_detected;
+/// Adds what a connection has counted, and gives its largest datagram in bytes.
+fn add(totals: &mut Totals, lane: Lane, connection: &Connection) -> u16 {
+    let stats = connection.stats();
+    let quic = &mut totals.quic;
+    quic.sent_packets += stats.path.sent_packets;
+    quic.lost_packets += stats.path.lost_packets;
+    quic.congestion_events += stats.path.congestion_events;
+    quic.black_holes += stats.path.black_holes_detected;
+    if let Some(lane) = totals.lanes.get_mut(usize::from(lane.index)) {
+        lane.received_bytes += stats.udp_rx.bytes;
+        lane.sent_bytes += stats.udp_tx.bytes;
+    }
+    stats.path.current_mtu
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
         let mut present = self.connections.lock();
-        if let Some(connection) = present.by_id.remove(&self.id) {
-            add(&mut present.former, &connection);
+        if let Some((lane, connection)) = present.by_id.remove(&self.id) {
+            add(&mut present.former, lane, &connection);
         }
     }
 }

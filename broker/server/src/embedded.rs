@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 
 use crate::{
     catalogue::{CatalogueError, NewStream},
+    lanes,
     server::{Addresses, Server, StartError},
     settings::{Millis, Settings},
 };
@@ -27,7 +28,8 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 pub struct EmbeddedConfig {
     /// Where identity, catalogue and keys are kept; `None` for a temporary directory that goes with the broker.
     pub data_dir: Option<PathBuf>,
-    /// All other settings. Begins as the defaults with ports of the system's choice on the loopback interface.
+    /// All other settings. Begins as the defaults with ports of the system's choice on the loopback interface, and with one
+    /// lane: lanes give threads their own work, and the caller's runtime spreads tasks over its threads already.
     pub settings: Settings,
 }
 
@@ -36,6 +38,7 @@ impl Default for EmbeddedConfig {
         let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let settings = Settings {
             quic_bind: any_port,
+            lanes: Some(1),
             metrics_bind: any_port,
             admin_bind: any_port,
             shutdown_drain_timeout_ms: Millis(DRAIN_TIMEOUT),
@@ -74,7 +77,7 @@ pub struct EmbeddedBroker {
     _temporary: Option<tempfile::TempDir>,
 }
 
-/// Starts a broker on the current runtime.
+/// Starts a broker on the current runtime, all its lanes included.
 ///
 /// # Errors
 /// See [`EmbeddedError`].
@@ -98,7 +101,9 @@ pub async fn embedded(config: EmbeddedConfig) -> Result<EmbeddedBroker, Embedded
         .admin_token_file
         .clone()
         .unwrap_or_else(|| settings.data_dir.join("admin/token"));
-    let server = Server::start(settings, &Handle::current()).await?;
+    let here = Handle::current();
+    let lanes = vec![here.clone(); usize::from(lanes::count(settings.lanes))];
+    let server = Server::start(settings, &lanes, &here).await?;
     let ca_pem = match server.ca_file() {
         Some(path) => fs::read(path)?,
         None => Vec::new(),

@@ -1,4 +1,4 @@
-//! The QUIC endpoint's door: who may come in, how many at once, with which configuration.
+//! A lane's door: who may come in, how many at once, with which configuration.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,18 +9,20 @@ use crate::{
     broker::{Broker, Phase},
     connection,
     gauge::{Counted, Gauge},
+    lanes::Lane,
     transport::{self, ServerConfigs},
 };
 
-/// Handshakes under way above which a client has to show first that it receives at its address.
+/// Handshakes under way, on all lanes together, above which a client has to show first that it receives at its address.
 const RETRY_ABOVE: usize = 128;
 /// Handshakes under way above which first packets are dropped; clients send them again.
-const MAX_HANDSHAKES: usize = 1024;
+pub(crate) const MAX_HANDSHAKES: usize = 1024;
 /// Longest handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Lets clients in.
+/// Lets clients in on one lane. The limits hold over all lanes: they count together.
 pub(crate) struct Listener {
+    pub(crate) lane: Lane,
     pub(crate) endpoint: Endpoint,
     pub(crate) configs: ServerConfigs,
     pub(crate) broker: Arc<Broker>,
@@ -28,15 +30,6 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    pub(crate) fn new(endpoint: Endpoint, configs: ServerConfigs, broker: Arc<Broker>) -> Self {
-        Self {
-            endpoint,
-            configs,
-            broker,
-            handshakes: Gauge::new(MAX_HANDSHAKES),
-        }
-    }
-
     /// Admits clients until the endpoint is closed. Who comes while the broker stops is refused, and so knows at once.
     pub(crate) async fn run(self) {
         while let Some(incoming) = self.endpoint.accept().await {
@@ -69,13 +62,18 @@ impl Listener {
             Arc::clone(&self.broker),
             incoming,
             config,
-            Places { handshake, place },
+            Places {
+                lane: self.lane,
+                handshake,
+                place,
+            },
         ));
     }
 }
 
 /// The places that a connection takes while it begins.
 struct Places {
+    lane: Lane,
     handshake: Counted,
     place: Counted,
 }
@@ -98,6 +96,6 @@ async fn shake_hands(
     };
     drop(places.handshake);
     transport::set_windows(&connection, &broker.budget, broker.connections.count());
-    let _entered = broker.connections.enter(&connection, places.place);
+    let _entered = broker.connections.enter(&connection, places.lane, places.place);
     connection::serve(broker, connection).await;
 }

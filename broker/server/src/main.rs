@@ -1,10 +1,10 @@
-//! The process `felix-broker`: settings, one thread for QUIC, one for HTTP and files, an orderly end on SIGTERM.
+//! The process `felix-broker`: settings, one thread for each lane, one for HTTP and files, an orderly end on SIGTERM.
 
 use std::{io::Write, process::ExitCode};
 
 use anyhow::Context;
 use felix_broker::{
-    Server, logging,
+    LaneThreads, Server, logging,
     settings::{self, Invocation, Settings},
 };
 use tokio::{
@@ -42,19 +42,16 @@ fn fail(error: &anyhow::Error) -> ExitCode {
 
 fn run(settings: Settings) -> anyhow::Result<()> {
     let background = background_runtime()?;
-    let lane = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("starting the lane's runtime")?;
+    let lanes = LaneThreads::start(settings.lanes).context("starting the threads of the lanes")?;
     let handle = background.handle().clone();
-    lane.block_on(async move {
+    background.block_on(async move {
         let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
         let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
-        let server = Server::start(settings, &handle).await?;
+        let server = Server::start(settings, lanes.handles(), &handle).await?;
         let addresses = server.addresses();
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
-            quic = %addresses.quic, metrics = %addresses.metrics, admin = %addresses.admin,
+            quic = %addresses.quic, lanes = server.lanes(), metrics = %addresses.metrics, admin = %addresses.admin,
             "the broker serves"
         );
         if let Some(path) = server.ca_file() {
@@ -70,7 +67,7 @@ fn run(settings: Settings) -> anyhow::Result<()> {
     })
 }
 
-/// HTTP, probes and files on one thread of their own: they neither wait for the lane nor hold it up.
+/// HTTP, probes and files on one thread of their own: they neither wait for a lane nor hold one up.
 fn background_runtime() -> anyhow::Result<Runtime> {
     let mut builder = runtime::Builder::new_multi_thread();
     builder.worker_threads(1).thread_name("felix-http").enable_all();

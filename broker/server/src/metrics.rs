@@ -3,6 +3,8 @@
 
 mod histogram;
 
+use std::{sync::atomic::AtomicU64, time::Duration};
+
 use felix_store::SlowSubscriberPolicy;
 use felix_wire::ErrorCode;
 use prometheus_client::{
@@ -70,6 +72,11 @@ metrics! {
         "Times that QUIC found a path where large datagrams vanish";
     QUIC_MTU = "gauge" "felix_quic_mtu_bytes" ["stat"]
         "Smallest and largest UDP payload in use over the present connections, 0 without any";
+    LANE_CONNECTIONS = "gauge" "felix_lane_connections" ["lane"] "Client connections by lane";
+    LANE_RECEIVED = "counter" "felix_lane_received_bytes_total" ["lane"] "Bytes of UDP payload from clients by lane";
+    LANE_SENT = "counter" "felix_lane_sent_bytes_total" ["lane"] "Bytes of UDP payload to clients by lane";
+    LANE_BUSY = "counter" "felix_lane_busy_seconds_total" ["lane"]
+        "Time that a lane's thread was not waiting for something to do; a whole second in each second is all it can";
     INFO = "gauge" "felix_broker_info" ["version, cluster_id, broker_id"] "Who this broker is; always 1";
     UPTIME = "gauge" "felix_uptime_seconds" [""] "Seconds since the broker started";
     READY = "gauge" "felix_ready" [""] "Whether the broker serves clients, 1 or 0";
@@ -166,6 +173,7 @@ pub(crate) struct Snapshot {
     pub(crate) memory: Vec<MemoryShare>,
     pub(crate) buffers: Buffers,
     pub(crate) quic: QuicTotals,
+    pub(crate) lanes: Vec<LaneTotals>,
     pub(crate) certificate_expiry_seconds: i64,
     pub(crate) dropped: Vec<Dropped>,
 }
@@ -197,6 +205,22 @@ pub(crate) struct QuicTotals {
     pub(crate) smallest_mtu: u64,
     /// Of the present connections, in bytes.
     pub(crate) largest_mtu: u64,
+}
+
+/// What the connections of one lane, past and present, have had it do.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LaneTotals {
+    /// Present ones.
+    pub(crate) connections: u64,
+    pub(crate) received_bytes: u64,
+    pub(crate) sent_bytes: u64,
+    /// How long the lane's thread has been at work.
+    pub(crate) busy: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LaneLabel {
+    lane: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -245,6 +269,7 @@ impl Metrics {
         register_broker(&mut registry, snapshot);
         register_memory(&mut registry, snapshot);
         register_network(&mut registry, snapshot);
+        register_lanes(&mut registry, &snapshot.lanes);
         register_dropped(&mut registry, &snapshot.dropped);
         let mut text = String::new();
         // Writing to a string does not fail.
@@ -352,6 +377,26 @@ fn register_network(registry: &mut Registry, snapshot: &Snapshot) {
     );
 }
 
+fn register_lanes(registry: &mut Registry, lanes: &[LaneTotals]) {
+    let connections = Family::<LaneLabel, prometheus_client::metrics::gauge::Gauge>::default();
+    let received = Family::<LaneLabel, Counter>::default();
+    let sent = Family::<LaneLabel, Counter>::default();
+    let busy = Family::<LaneLabel, Counter<f64, AtomicU64>>::default();
+    for (lane, totals) in lanes.iter().enumerate() {
+        let label = LaneLabel { lane };
+        connections
+            .get_or_create(&label)
+            .set(i64::try_from(totals.connections).unwrap_or(i64::MAX));
+        received.get_or_create(&label).inc_by(totals.received_bytes);
+        sent.get_or_create(&label).inc_by(totals.sent_bytes);
+        busy.get_or_create(&label).inc_by(totals.busy.as_secs_f64());
+    }
+    register(registry, &LANE_CONNECTIONS, connections);
+    register(registry, &LANE_RECEIVED, received);
+    register(registry, &LANE_SENT, sent);
+    register(registry, &LANE_BUSY, busy);
+}
+
 fn register_dropped(registry: &mut Registry, dropped: &[Dropped]) {
     let series = Family::<DropLabels, Counter>::default();
     for entry in dropped {
@@ -422,6 +467,15 @@ mod tests {
                 send: buffer,
             },
             quic: QuicTotals::default(),
+            lanes: vec![
+                LaneTotals::default(),
+                LaneTotals {
+                    connections: 12,
+                    received_bytes: 13,
+                    sent_bytes: 14,
+                    busy: Duration::from_millis(1500),
+                },
+            ],
             certificate_expiry_seconds: -10,
             dropped: vec![Dropped {
                 stream: "s".into(),
@@ -462,6 +516,10 @@ mod tests {
             "felix_publish_records_total 64",
             "felix_udp_buffer_granted_bytes{direction=\"send\"} 4",
             "felix_tls_certificate_expiry_seconds -10",
+            "felix_lane_connections{lane=\"1\"} 12",
+            "felix_lane_received_bytes_total{lane=\"1\"} 13",
+            "felix_lane_sent_bytes_total{lane=\"1\"} 14",
+            "felix_lane_busy_seconds_total{lane=\"1\"} 1.5",
             "felix_broker_info{version=\"0.1.0\",cluster_id=\"c\",broker_id=\"b\"} 1",
         ] {
             assert!(

@@ -13,7 +13,6 @@ use std::{
 use arc_swap::ArcSwap;
 use felix_store::FileStore;
 use felix_wire::ErrorCode;
-use quinn::Endpoint;
 use tokio::{runtime::Handle, task::JoinHandle, time};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -28,23 +27,22 @@ use crate::{
     data_dir::{DataDir, DataDirError},
     gauge::Gauge,
     http::HttpPort,
-    listener::Listener,
+    lanes,
     memory::{Budget, InFlight},
     metrics::Metrics,
     probes,
+    quic_port::QuicPort,
     rings::Rings,
     settings::Settings,
     streams::Streams,
     tls::{self, CA_FILE, Certificate, CertificateFiles, TlsError},
-    transport::{self, ConfigError, ServerConfigs},
+    transport::{ConfigError, ServerConfigs},
     udp::{self, BindError, BufferHandle},
     upkeep,
 };
 
 /// Protocol of the admin API within TLS.
 const HTTP_1_1: &[u8] = b"http/1.1";
-/// Longest wait for the last packets of closed connections.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why a broker did not start. Each message names the setting or the file.
 #[derive(Debug, thiserror::Error)]
@@ -78,7 +76,7 @@ pub enum StartError {
 /// A running broker.
 pub struct Server {
     broker: Arc<Broker>,
-    endpoint: Endpoint,
+    port: QuicPort,
     addresses: Addresses,
     ca_file: Option<PathBuf>,
     drain_timeout: Duration,
@@ -110,43 +108,45 @@ struct Prepared {
 }
 
 impl Server {
-    /// Starts a broker. Connections are served on the current runtime, HTTP and files on `background`.
+    /// Starts a broker. Clients are served on `lanes`, one runtime for each lane, or on the current runtime where there is
+    /// none; HTTP and files on `background`. Where the system does not steer datagrams to lanes, only the first has anything
+    /// to do.
     ///
     /// # Errors
     /// See [`StartError`]. Nothing is left running.
-    pub async fn start(settings: Settings, background: &Handle) -> Result<Self, StartError> {
+    pub async fn start(
+        settings: Settings,
+        lanes: &[Handle],
+        background: &Handle,
+    ) -> Result<Self, StartError> {
         let for_files = settings.clone();
         let prepared = background
             .spawn_blocking(move || prepare(&for_files))
             .await
             .map_err(std::io::Error::other)??;
-        let socket = udp::bind(settings.quic_bind)?;
+        let here = [Handle::current()];
+        let lanes = if lanes.is_empty() { &here } else { lanes };
+        let sockets = udp::bind(settings.quic_bind, lanes::bounded(lanes.len()))?;
         let metrics_port = HttpPort::bind("metrics_bind", settings.metrics_bind).await?;
         let admin_port = HttpPort::bind("admin_bind", settings.admin_bind).await?;
-        let handle = BufferHandle::new(&socket, settings.udp_recv_buffer.0, settings.udp_send_buffer.0)?;
+        let handle = BufferHandle::new(&sockets, settings.udp_recv_buffer.0, settings.udp_send_buffer.0)?;
         let buffers = handle.ask()?;
         let configs = ServerConfigs::new(Arc::clone(&prepared.certificate), &prepared.keys)?;
         let admin_tls =
             tls::server_config(Arc::clone(&prepared.certificate), HTTP_1_1).map_err(ConfigError::from)?;
-        let endpoint = Endpoint::new(
-            transport::endpoint_config(&prepared.keys),
-            Some(configs.any()),
-            socket,
-            Arc::new(quinn::TokioRuntime),
-        )?;
+        let port = QuicPort::open(sockets, lanes, configs, &prepared.keys)?;
         let addresses = Addresses {
-            quic: endpoint.local_addr()?,
+            quic: port.address(),
             metrics: metrics_port.address(),
             admin: admin_port.address(),
         };
-        let broker = Arc::new(assemble(&settings, &prepared, buffers).await?);
+        let broker = Arc::new(assemble(&settings, &prepared, buffers, &lanes[..port.lanes()]).await?);
         let stop_serving = CancellationToken::new();
-        let listener = Listener::new(endpoint.clone(), configs, Arc::clone(&broker));
         let acceptor = Some(TlsAcceptor::from(Arc::new(admin_tls)));
         let admin = admin::router(Arc::clone(&broker), Arc::clone(&prepared.token));
         let plain = probes::router(Arc::clone(&broker));
-        let tasks = vec![
-            tokio::spawn(listener.run()),
+        let mut tasks = port.listen(&broker);
+        tasks.extend([
             background.spawn(metrics_port.serve(None, plain, stop_serving.clone())),
             background.spawn(admin_port.serve(acceptor, admin, stop_serving.clone())),
             background.spawn(upkeep::buffers(Arc::clone(&broker), handle, stop_serving.clone())),
@@ -155,11 +155,11 @@ impl Server {
                 prepared.token,
                 stop_serving.clone(),
             )),
-        ];
+        ]);
         broker.ready.store(true, Relaxed);
         Ok(Self {
             broker,
-            endpoint,
+            port,
             addresses,
             ca_file: prepared.ca_file,
             drain_timeout: settings.shutdown_drain_timeout_ms.0,
@@ -167,6 +167,11 @@ impl Server {
             tasks,
             data_dir: prepared.data_dir,
         })
+    }
+
+    /// How many lanes serve clients.
+    pub fn lanes(&self) -> usize {
+        self.port.lanes()
     }
 
     /// Where it listens.
@@ -207,12 +212,9 @@ impl Server {
         {
             tracing::warn!("subscriptions did not take all that was stored within the drain time-out");
         }
-        broker
-            .connections
-            .close_all(close_code(ErrorCode::ShuttingDown), "the broker stops");
-        self.endpoint
-            .close(close_code(ErrorCode::ShuttingDown), b"the broker stops");
-        time::timeout(CLOSE_TIMEOUT, self.endpoint.wait_idle()).await.ok();
+        let (code, reason) = (close_code(ErrorCode::ShuttingDown), "the broker stops");
+        broker.connections.close_all(code, reason);
+        self.port.close(code, reason).await;
         self.stop_serving.cancel();
         for task in self.tasks {
             // A task that panicked has already said so.
@@ -260,6 +262,7 @@ async fn assemble(
     settings: &Settings,
     prepared: &Prepared,
     buffers: udp::Buffers,
+    lanes: &[Handle],
 ) -> Result<Broker, StartError> {
     let clock = Clock::start();
     let budget = Budget::new(
@@ -275,7 +278,11 @@ async fn assemble(
         clock,
         catalogue: CatalogueService::start(store, streams, clock).await?,
         metrics: Metrics::default(),
-        connections: Connections::new(usize::try_from(settings.max_connections).unwrap_or(usize::MAX)),
+        connections: Connections::new(
+            usize::try_from(settings.max_connections).unwrap_or(usize::MAX),
+            lanes::bounded(lanes.len()),
+        ),
+        lanes: lanes.to_vec(),
         certificate: Arc::clone(&prepared.certificate),
         budget,
         rings,

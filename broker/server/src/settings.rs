@@ -93,9 +93,12 @@ settings! {
     /// File with the bearer token of the admin API, read again when it changes. Unset: a random one is kept in
     /// data_dir/admin/token.
     admin_token_file: Option<PathBuf> = None;
-    /// Receive buffer to ask of the kernel for the UDP socket. What was granted is a metric.
+    /// Threads that serve clients, each with a socket of its own on the port of quic_bind. Unset: one for each core that
+    /// the process may use, 16 at most; a limit of the control group counts. One where the system cannot steer datagrams.
+    lanes: Option<u32> = None;
+    /// Receive buffer to ask of the kernel for the UDP socket of each lane. What was granted is a metric.
     udp_recv_buffer: Bytes = Some("8MiB");
-    /// Send buffer to ask of the kernel for the UDP socket. What was granted is a metric.
+    /// Send buffer to ask of the kernel for the UDP socket of each lane. What was granted is a metric.
     udp_send_buffer: Bytes = Some("8MiB");
     /// Memory for rings, requests under way and connections. Unset: half of the memory limit of the control group,
     /// or 512MiB where there is none.
@@ -116,6 +119,8 @@ settings! {
 pub const MIN_MEMORY_BUDGET: u64 = 32 << 20;
 /// Largest record that may be configured; a batch holds at least one record, and its length is 32 bits on the wire.
 pub const MAX_RECORD_BYTES: u64 = 16 << 20;
+/// Most lanes: more threads than this gain nothing that a second broker would not, and each has buffers of its own.
+pub const MAX_LANES: u8 = 64;
 /// UDP buffers may be asked for in this range.
 const UDP_BUFFER_RANGE: std::ops::RangeInclusive<u64> = (64 << 10)..=(1 << 30);
 /// Connections may be limited in this range.
@@ -144,6 +149,12 @@ impl Settings {
 
     /// Bounds, and settings that only make sense together. Gives name and remedy of the first that is wrong.
     fn check(&self) -> Result<(), (&'static str, String)> {
+        if self
+            .lanes
+            .is_some_and(|lanes| !(1..=u32::from(MAX_LANES)).contains(&lanes))
+        {
+            return Err(("lanes", format!("1 to {MAX_LANES}")));
+        }
         let buffers = [
             ("udp_recv_buffer", self.udp_recv_buffer),
             ("udp_send_buffer", self.udp_send_buffer),

@@ -7,11 +7,11 @@ use quinn::{
     VarInt,
     crypto::rustls::{NoInitialCipherSuite, QuicServerConfig},
 };
-use quinn_proto::HashedConnectionIdGenerator;
 use ring::{hkdf, hmac};
 
 use crate::{
     data_dir::QuicKeys,
+    lanes::{Lane, LaneIds},
     memory::Budget,
     tls::{self, Certificate},
 };
@@ -41,15 +41,14 @@ const WINDOW_RANGE: (u64, u64) = (256 << 10, 8 << 20);
 /// A burst of clients of a former process is told at this rate that their connections are gone.
 const MIN_RESET_INTERVAL: Duration = Duration::from_micros(200);
 
-/// The endpoint's side: keys that outlive the process, and the largest datagram that is received.
-pub(crate) fn endpoint_config(keys: &QuicKeys) -> EndpointConfig {
+/// The endpoint's side: keys that outlive the process and are those of all lanes, and the largest datagram that is received.
+pub(crate) fn endpoint_config(keys: &QuicKeys, lane: Lane) -> EndpointConfig {
     let reset_key = hmac::Key::new(hmac::HMAC_SHA256, &keys.reset);
     // A process answers packets of a connection it does not know only if it could have given out the connection's id.
-    let mut id_key = [0; 8];
-    id_key.copy_from_slice(&hmac::sign(&reset_key, b"connection ids").as_ref()[..8]);
-    let id_key = u64::from_le_bytes(id_key);
+    let id_key = hmac::sign(&reset_key, b"connection ids");
+    let id_key = hmac::Key::new(hmac::HMAC_SHA256, id_key.as_ref());
     let mut config = EndpointConfig::new(Arc::new(reset_key));
-    config.cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(id_key)));
+    config.cid_generator(move || Box::new(LaneIds::new(id_key.clone(), lane)));
     config.min_reset_interval(MIN_RESET_INTERVAL);
     // The bound is below what the type allows.
     config.max_udp_payload_size(LARGEST_MTU).ok();

@@ -6,7 +6,7 @@ mod support;
 
 use std::{ffi::OsStr, net::UdpSocket, path::Path};
 
-use support::process::{command, run_to_end, start};
+use support::process::{command, run_to_end, start, start_with};
 use tokio::process::Command;
 
 fn with(arguments: &[&str]) -> Command {
@@ -78,6 +78,21 @@ async fn a_port_in_use() {
         arguments[at] = &address;
         refused(with(&arguments), setting).await;
     }
+}
+
+#[tokio::test]
+async fn a_port_of_another_broker_that_has_several_sockets_on_it() {
+    let (directory, others) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let any = "127.0.0.1:0".parse().unwrap();
+    let running = start_with(others.path(), [any; 3], &["--lanes", "4"]).await;
+    let address = running.quic.to_string();
+    for lanes in ["1", "4"] {
+        let mut arguments = usable(directory.path());
+        arguments[3] = &address;
+        arguments.extend(["--lanes", lanes]);
+        refused(with(&arguments), "quic_bind").await;
+    }
+    running.kill().await;
 }
 
 #[tokio::test]

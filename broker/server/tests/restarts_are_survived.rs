@@ -4,15 +4,20 @@
 
 mod support;
 
+use std::net::SocketAddr;
+
 use felix_client::{Delivery, ErrorKind, GapReason, Record};
 use hyper::Method;
+use quinn::ConnectionError;
 use serde_json::json;
 use support::{
     STREAM,
     http::Api,
     next, next_number, number_of, numbered,
-    process::{Process, start, start_at},
-    publish, within,
+    process::{Process, start, start_at, start_with},
+    publish,
+    raw::RawClient,
+    within,
 };
 
 fn api(process: &Process, directory: &std::path::Path) -> Api {
@@ -68,6 +73,49 @@ async fn after_a_kill_streams_are_there_and_a_subscription_sees_a_new_life() {
         panic!("a second gap")
     };
     assert_eq!((record.offset, number_of(&record.value)), (0, 10));
+    second.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_kill_clients_of_every_lane_are_told_at_once() {
+    const LANES: u8 = 4;
+    let directory = tempfile::tempdir().unwrap();
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let first = start_with(directory.path(), [any; 3], &["--lanes", "4"]).await;
+    create_stream(&api(&first, directory.path())).await;
+    let (mut raw, mut subscriptions) = (Vec::new(), Vec::new());
+    for lane in 0..LANES {
+        let client = RawClient::connect(first.quic, &first.ca_pem(), lane)
+            .await
+            .unwrap();
+        client.greet().await;
+        raw.push(client);
+        // One after the other these ask for one lane each.
+        let client = first.client().await;
+        subscriptions.push(within(client.subscribe(STREAM).open()).await.unwrap());
+    }
+    let addresses = first.addresses();
+    first.kill().await;
+
+    // A process with other lanes knows the connections as well.
+    let second = start_with(directory.path(), addresses, &["--lanes", "3"]).await;
+    for client in raw {
+        let (mut send, _recv) = client.connection.open_bi().await.unwrap();
+        send.write_all(&[0; 1000]).await.unwrap();
+        // A stateless reset, not a silence that has lasted too long.
+        let error = within(client.connection.closed()).await;
+        assert!(matches!(error, ConnectionError::Reset), "{error}");
+    }
+    for subscription in &mut subscriptions {
+        let Delivery::Gap(gap) = next(subscription).await else {
+            panic!("the new life is not told")
+        };
+        assert_eq!(gap.reason, GapReason::FormerIncarnation);
+    }
+    publish(&second.client().await, 0..1, 100).await;
+    for subscription in &mut subscriptions {
+        assert_eq!(next_number(subscription).await, 0);
+    }
     second.kill().await;
 }
 

@@ -301,6 +301,8 @@ mod tests {
     fn bounds_name_the_setting() {
         let refused = |flag, value| read_with(&[flag, value], &[]).unwrap_err().to_string();
         for (flag, value) in [
+            ("--lanes", "0"),
+            ("--lanes", "65"),
             ("--udp-recv-buffer", "1"),
             ("--udp-send-buffer", "2GiB"),
             ("--memory-budget", "1MiB"),

@@ -8,11 +8,13 @@
 )]
 
 pub(crate) mod http;
+pub(crate) mod nat;
 pub(crate) mod process;
+pub(crate) mod raw;
 
 use std::{future::Future, time::Duration};
 
-use felix_broker::{EmbeddedBroker, EmbeddedConfig, StreamSpec, embedded};
+use felix_broker::{EmbeddedBroker, EmbeddedConfig, StreamSpec, embedded, settings::Settings};
 use felix_client::{Client, Delivery, Gap, Record, Subscription};
 
 /// Longest wait for anything that is expected to happen.
@@ -27,6 +29,22 @@ pub(crate) async fn broker_with(change: impl FnOnce(&mut StreamSpec)) -> Embedde
     change(&mut spec);
     broker.create_stream(STREAM, spec).await.unwrap();
     broker
+}
+
+/// A broker with so many lanes and with [`STREAM`].
+pub(crate) async fn broker_with_lanes(lanes: u8, change: impl FnOnce(&mut Settings)) -> EmbeddedBroker {
+    let mut config = EmbeddedConfig::default();
+    config.settings.lanes = Some(u32::from(lanes));
+    change(&mut config.settings);
+    let broker = embedded(config).await.unwrap();
+    broker.create_stream(STREAM, StreamSpec::default()).await.unwrap();
+    broker
+}
+
+/// A metric's value for each lane.
+pub(crate) fn by_lane(text: &str, name: &str) -> Vec<u64> {
+    let of = |lane| metric(text, &format!("{name}{{lane=\"{lane}\"}}"));
+    (0..).map_while(of).collect()
 }
 
 /// A connected client.

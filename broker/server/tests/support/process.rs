@@ -55,6 +55,11 @@ pub(crate) async fn start(data_dir: &Path, at: Option<&Process>) -> Process {
 
 /// Starts a broker on a data directory at three addresses: QUIC, metrics, admin.
 pub(crate) async fn start_at(data_dir: &Path, addresses: [SocketAddr; 3]) -> Process {
+    start_with(data_dir, addresses, &[]).await
+}
+
+/// Starts a broker at three addresses with further arguments.
+pub(crate) async fn start_with(data_dir: &Path, addresses: [SocketAddr; 3], more: &[&str]) -> Process {
     let mut command = command(&[
         "--log-format".as_ref(),
         "json".as_ref(),
@@ -67,7 +72,7 @@ pub(crate) async fn start_at(data_dir: &Path, addresses: [SocketAddr; 3]) -> Pro
     {
         command.arg(flag).arg(address.to_string());
     }
-    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = command.args(more).stderr(Stdio::piped()).spawn().unwrap();
     let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
     let fields = within(async {
         loop {
