@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use crate::error::ConnectError;
 use crate::frames::{FrameReader, ReadEnd, code_of};
+use crate::mtu;
 
 /// How long one attempt at one address may take. A lost first packet is sent again well within it.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -25,16 +26,6 @@ const ADDRESSES_MAX: usize = 8;
 
 /// Size that both socket buffers ask for, in bytes. What is granted depends on the machine; see the broker's settings.
 const UDP_BUFFER_BYTES: usize = 8 << 20;
-
-/// Datagram size guaranteed between loopback peers, in bytes: the loopback MTU is far above, and a guarantee stops false
-/// black-hole alarms. Ten segments of it stay within one 65,507-byte GSO send.
-const LOOPBACK_MTU: u16 = 4096;
-
-/// Largest datagram that discovery may find elsewhere, in bytes: ten segments fit one GSO send.
-const MTU_UPPER_BOUND: u16 = 6500;
-
-/// Largest datagram that is received, in bytes: all that UDP can carry.
-const MAX_UDP_PAYLOAD: u16 = 65527;
 
 /// Bytes of one stream that may wait unread in this process: the bound of a subscription that is not read.
 const STREAM_WINDOW: u32 = 8 << 20;
@@ -261,7 +252,7 @@ fn endpoint(peer: IpAddr) -> std::io::Result<Endpoint> {
     socket.set_send_buffer_size(UDP_BUFFER_BYTES)?;
     let mut config = EndpointConfig::default();
     config
-        .max_udp_payload_size(MAX_UDP_PAYLOAD)
+        .max_udp_payload_size(mtu::LARGEST)
         .map_err(std::io::Error::other)?;
     Endpoint::new(config, None, socket.into(), Arc::new(quinn::TokioRuntime))
 }
@@ -270,15 +261,16 @@ fn endpoint(peer: IpAddr) -> std::io::Result<Endpoint> {
 fn transport(peer: IpAddr) -> Arc<TransportConfig> {
     let mut config = TransportConfig::default();
     let mut discovery = quinn::MtuDiscoveryConfig::default();
-    if peer.is_loopback() {
+    if peer.to_canonical().is_loopback() {
+        let size = mtu::loopback();
         config
-            .initial_mtu(LOOPBACK_MTU)
-            .min_mtu(LOOPBACK_MTU)
+            .initial_mtu(size)
+            .min_mtu(size)
             .initial_rtt(Duration::from_millis(5));
-        discovery.upper_bound(LOOPBACK_MTU);
+        discovery.upper_bound(size);
     } else {
         config.initial_rtt(Duration::from_millis(50));
-        discovery.upper_bound(MTU_UPPER_BOUND);
+        discovery.upper_bound(mtu::elsewhere());
     }
     let mut acks = quinn::AckFrequencyConfig::default();
     acks.ack_eliciting_threshold(VarInt::from_u32(ACK_THRESHOLD))

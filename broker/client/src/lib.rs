@@ -38,6 +38,7 @@ mod frames;
 mod inbox;
 mod lane;
 mod link;
+mod mtu;
 mod outbox;
 mod publisher;
 mod record;

@@ -20,6 +20,7 @@ mod listener;
 pub mod logging;
 mod memory;
 mod metrics;
+mod mtu;
 mod probes;
 mod publish;
 mod quic_port;

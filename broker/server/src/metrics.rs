@@ -19,7 +19,7 @@ use prometheus_client::{
 
 pub(crate) use histogram::LatencyHistogram;
 
-use crate::udp::Buffers;
+use crate::{mtu::DatagramSizes, udp::Buffers};
 
 /// One row of the documentation, and of the registry.
 pub(crate) struct Row {
@@ -72,6 +72,10 @@ metrics! {
         "Times that QUIC found a path where large datagrams vanish";
     QUIC_MTU = "gauge" "felix_quic_mtu_bytes" ["stat"]
         "Smallest and largest UDP payload in use over the present connections, 0 without any";
+    QUIC_MTU_LIMIT = "gauge" "felix_quic_mtu_limit_bytes" ["peer"]
+        "Largest UDP payload that is tried with peers on the loopback interface and elsewhere";
+    LARGE_ARRIVE = "gauge" "felix_udp_large_datagrams_arrive" [""]
+        "Whether datagrams of the sizes in use arrived at the broker's own address when it started, 1 or 0; if not, 1,200 bytes are used";
     LANE_CONNECTIONS = "gauge" "felix_lane_connections" ["lane"] "Client connections by lane";
     LANE_RECEIVED = "counter" "felix_lane_received_bytes_total" ["lane"] "Bytes of UDP payload from clients by lane";
     LANE_SENT = "counter" "felix_lane_sent_bytes_total" ["lane"] "Bytes of UDP payload to clients by lane";
@@ -172,6 +176,7 @@ pub(crate) struct Snapshot {
     pub(crate) ring_bytes: u64,
     pub(crate) memory: Vec<MemoryShare>,
     pub(crate) buffers: Buffers,
+    pub(crate) sizes: DatagramSizes,
     pub(crate) quic: QuicTotals,
     pub(crate) lanes: Vec<LaneTotals>,
     pub(crate) certificate_expiry_seconds: i64,
@@ -249,6 +254,11 @@ struct StatLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PeerLabel {
+    peer: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct DropLabels {
     stream: String,
     policy: &'static str,
@@ -269,6 +279,7 @@ impl Metrics {
         register_broker(&mut registry, snapshot);
         register_memory(&mut registry, snapshot);
         register_network(&mut registry, snapshot);
+        register_sizes(&mut registry, snapshot.sizes);
         register_lanes(&mut registry, &snapshot.lanes);
         register_dropped(&mut registry, &snapshot.dropped);
         let mut text = String::new();
@@ -377,6 +388,16 @@ fn register_network(registry: &mut Registry, snapshot: &Snapshot) {
     );
 }
 
+fn register_sizes(registry: &mut Registry, sizes: DatagramSizes) {
+    let limits = [("loopback", sizes.loopback), ("elsewhere", sizes.largest)];
+    register(
+        registry,
+        &QUIC_MTU_LIMIT,
+        gauges(limits.map(|(peer, size)| (PeerLabel { peer }, u64::from(size)))),
+    );
+    register(registry, &LARGE_ARRIVE, gauge(u64::from(sizes.arrive)));
+}
+
 fn register_lanes(registry: &mut Registry, lanes: &[LaneTotals]) {
     let connections = Family::<LaneLabel, prometheus_client::metrics::gauge::Gauge>::default();
     let received = Family::<LaneLabel, Counter>::default();
@@ -466,6 +487,12 @@ mod tests {
                 receive: buffer,
                 send: buffer,
             },
+            sizes: DatagramSizes {
+                loopback: 4096,
+                initial: 1200,
+                largest: 1452,
+                arrive: true,
+            },
             quic: QuicTotals::default(),
             lanes: vec![
                 LaneTotals::default(),
@@ -516,6 +543,8 @@ mod tests {
             "felix_publish_records_total 64",
             "felix_udp_buffer_granted_bytes{direction=\"send\"} 4",
             "felix_tls_certificate_expiry_seconds -10",
+            "felix_quic_mtu_limit_bytes{peer=\"elsewhere\"} 1452",
+            "felix_udp_large_datagrams_arrive 1",
             "felix_lane_connections{lane=\"1\"} 12",
             "felix_lane_received_bytes_total{lane=\"1\"} 13",
             "felix_lane_sent_bytes_total{lane=\"1\"} 14",

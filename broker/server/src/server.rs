@@ -30,6 +30,7 @@ use crate::{
     lanes,
     memory::{Budget, InFlight},
     metrics::Metrics,
+    mtu::{DatagramSizes, Interfaces},
     probes,
     quic_port::QuicPort,
     rings::Rings,
@@ -97,13 +98,14 @@ pub struct Addresses {
     pub admin: SocketAddr,
 }
 
-/// What is read from files before anything listens.
+/// What is read from files, and found out about the machine, before anything listens.
 struct Prepared {
     data_dir: DataDir,
     keys: crate::data_dir::QuicKeys,
     certificate: Arc<Certificate>,
     ca_file: Option<PathBuf>,
     token: Arc<AdminToken>,
+    sizes: DatagramSizes,
     store: Arc<FileStore>,
 }
 
@@ -131,7 +133,12 @@ impl Server {
         let admin_port = HttpPort::bind("admin_bind", settings.admin_bind).await?;
         let handle = BufferHandle::new(&sockets, settings.udp_recv_buffer.0, settings.udp_send_buffer.0)?;
         let buffers = handle.ask()?;
-        let configs = ServerConfigs::new(Arc::clone(&prepared.certificate), &prepared.keys)?;
+        let configs = ServerConfigs::new(
+            Arc::clone(&prepared.certificate),
+            &prepared.keys,
+            prepared.sizes,
+            settings.ack_eliciting_threshold,
+        )?;
         let admin_tls =
             tls::server_config(Arc::clone(&prepared.certificate), HTTP_1_1).map_err(ConfigError::from)?;
         let port = QuicPort::open(sockets, lanes, configs, &prepared.keys)?;
@@ -253,6 +260,7 @@ fn prepare(settings: &Settings) -> Result<Prepared, StartError> {
         certificate: Certificate::load(files)?,
         ca_file,
         token: Arc::new(AdminToken::load(token_file)?),
+        sizes: DatagramSizes::new(settings, Interfaces::of_this_machine()).tested(settings.quic_bind.ip()),
         store: Arc::new(store),
         data_dir,
     })
@@ -290,6 +298,7 @@ async fn assemble(
         publishers: Gauge::new(MAX_PUBLISHERS),
         subscriptions: Gauge::new(MAX_SUBSCRIPTIONS),
         max_record_bytes: usize::try_from(settings.max_record_bytes.0).unwrap_or(usize::MAX),
+        sizes: prepared.sizes,
         buffers: ArcSwap::from_pointee(buffers),
         ready: AtomicBool::new(false),
         stopping: Stopping::new(),

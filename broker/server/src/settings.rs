@@ -100,6 +100,14 @@ settings! {
     udp_recv_buffer: Bytes = Some("8MiB");
     /// Send buffer to ask of the kernel for the UDP socket of each lane. What was granted is a metric.
     udp_send_buffer: Bytes = Some("8MiB");
+    /// Size in bytes of the first datagrams to clients on other machines. Larger ones are used once they are known to
+    /// arrive, so this gains only the first moments of a connection.
+    initial_mtu: u32 = Some("1200");
+    /// Size in bytes of the largest datagrams that are tried, 1200 to 6500. Unset: what the largest interface carries, at
+    /// most 6500. A path that loses large datagrams without a word is found and survived; this avoids the try.
+    mtu_upper_bound: Option<u32> = None;
+    /// Packets that a client may receive before it must acknowledge them at once; none waits longer than 2 ms in any case.
+    ack_eliciting_threshold: u32 = Some("20");
     /// Memory for rings, requests under way and connections. Unset: half of the memory limit of the control group,
     /// or 512MiB where there is none.
     memory_budget: Option<Bytes> = None;
@@ -123,6 +131,12 @@ pub const MAX_RECORD_BYTES: u64 = 16 << 20;
 pub const MAX_LANES: u8 = 64;
 /// UDP buffers may be asked for in this range.
 const UDP_BUFFER_RANGE: std::ops::RangeInclusive<u64> = (64 << 10)..=(1 << 30);
+/// Size of datagrams, in bytes of UDP payload, that every path of QUIC carries.
+pub const SAFE_MTU: u16 = 1200;
+/// Ten segments of GSO must fit the 65,507 bytes of a UDP datagram: above this size, delivery stalls for good.
+pub const LARGEST_MTU: u16 = 6500;
+/// Packets without an acknowledgement may be in this range: far above, a lost packet is noticed late.
+const ACK_THRESHOLD_RANGE: std::ops::RangeInclusive<u32> = 0..=1000;
 /// Connections may be limited in this range.
 const CONNECTION_RANGE: std::ops::RangeInclusive<u32> = 1..=1_000_000;
 /// The drain may be given a time in this range: an hour is longer than any sensible grace period.
@@ -149,21 +163,7 @@ impl Settings {
 
     /// Bounds, and settings that only make sense together. Gives name and remedy of the first that is wrong.
     fn check(&self) -> Result<(), (&'static str, String)> {
-        if self
-            .lanes
-            .is_some_and(|lanes| !(1..=u32::from(MAX_LANES)).contains(&lanes))
-        {
-            return Err(("lanes", format!("1 to {MAX_LANES}")));
-        }
-        let buffers = [
-            ("udp_recv_buffer", self.udp_recv_buffer),
-            ("udp_send_buffer", self.udp_send_buffer),
-        ];
-        for (name, value) in buffers {
-            if !UDP_BUFFER_RANGE.contains(&value.0) {
-                return Err((name, "64KiB to 1GiB".to_owned()));
-            }
-        }
+        self.check_network()?;
         if self
             .memory_budget
             .is_some_and(|budget| budget.0 < MIN_MEMORY_BUDGET)
@@ -198,6 +198,37 @@ impl Settings {
         };
         if !self.cluster_id.as_ref().is_none_or(valid_id) {
             return Err(("cluster_id", "1 to 63 letters, digits and dashes".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn check_network(&self) -> Result<(), (&'static str, String)> {
+        if self
+            .lanes
+            .is_some_and(|lanes| !(1..=u32::from(MAX_LANES)).contains(&lanes))
+        {
+            return Err(("lanes", format!("1 to {MAX_LANES}")));
+        }
+        let buffers = [
+            ("udp_recv_buffer", self.udp_recv_buffer),
+            ("udp_send_buffer", self.udp_send_buffer),
+        ];
+        for (name, value) in buffers {
+            if !UDP_BUFFER_RANGE.contains(&value.0) {
+                return Err((name, "64KiB to 1GiB".to_owned()));
+            }
+        }
+        let (smallest, largest) = (u32::from(SAFE_MTU), u32::from(LARGEST_MTU));
+        let upper_bound = self.mtu_upper_bound.unwrap_or(largest);
+        if !(smallest..=largest).contains(&upper_bound) {
+            return Err(("mtu_upper_bound", format!("{smallest} to {largest}")));
+        }
+        if !(smallest..=upper_bound).contains(&self.initial_mtu) {
+            let expected = format!("{smallest} to {upper_bound}, no more than mtu_upper_bound");
+            return Err(("initial_mtu", expected));
+        }
+        if !ACK_THRESHOLD_RANGE.contains(&self.ack_eliciting_threshold) {
+            return Err(("ack_eliciting_threshold", "0 to 1000".to_owned()));
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! How QUIC behaves: datagram sizes, windows, time-outs, keys. Each figure has its reason beside it.
 
-use std::{fs, net::IpAddr, sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use quinn::{
     AckFrequencyConfig, EndpointConfig, IdleTimeout, MtuDiscoveryConfig, ServerConfig, TransportConfig,
@@ -13,22 +13,12 @@ use crate::{
     data_dir::QuicKeys,
     lanes::{Lane, LaneIds},
     memory::Budget,
+    mtu::DatagramSizes,
+    settings::{LARGEST_MTU, SAFE_MTU},
     tls::{self, Certificate},
 };
 
-/// Datagrams of loopback peers, guaranteed: the interface carries them, and a fixed size cannot be mistaken for a black
-/// hole. Twice the rate of 1,452 bytes; more gains little, and ten segments of GSO must fit one UDP datagram.
-const LOOPBACK_MTU: u16 = 4096;
-/// Every path carries this.
-const SAFE_MTU: u16 = 1200;
-/// Ten segments of GSO must fit the 65,507 bytes of a UDP datagram: above this, delivery stalls for good.
-const LARGEST_MTU: u16 = 6500;
-/// Headers of IPv6 and UDP.
-const IP_OVERHEAD: u16 = 48;
-/// Where no interface says more: what Ethernet carries.
-const USUAL_MTU: u16 = 1500 - IP_OVERHEAD;
-/// One acknowledgement for so many packets, and none later than after so long.
-const ACK_THRESHOLD: u32 = 20;
+/// No acknowledgement comes later than after so long.
 const MAX_ACK_DELAY: Duration = Duration::from_millis(2);
 /// A peer that is silent for so long is gone. Short, so that each side notices soon that the other one died.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(12);
@@ -63,20 +53,32 @@ pub(crate) struct ServerConfigs {
 }
 
 impl ServerConfigs {
-    pub(crate) fn new(certificate: Arc<Certificate>, keys: &QuicKeys) -> Result<Self, ConfigError> {
+    /// `ack_threshold` is how many packets a peer may receive before it must acknowledge at once.
+    pub(crate) fn new(
+        certificate: Arc<Certificate>,
+        keys: &QuicKeys,
+        sizes: DatagramSizes,
+        ack_threshold: u32,
+    ) -> Result<Self, ConfigError> {
         let mut tls = tls::server_config(certificate, felix_wire::ALPN)?;
         tls.send_tls13_tickets = 0;
         let crypto = Arc::new(QuicServerConfig::try_from(tls)?);
         let token_key = Arc::new(hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(&keys.token));
-        let largest = largest_mtu();
-        let make = |transport| {
+        let make = |smallest: u16, initial: u16, largest: u16| {
+            let mut transport = transport(ack_threshold);
+            let mut discovery = MtuDiscoveryConfig::default();
+            discovery.upper_bound(largest);
+            transport
+                .initial_mtu(initial)
+                .min_mtu(smallest)
+                .mtu_discovery_config(Some(discovery));
             let mut config = ServerConfig::new(crypto.clone(), token_key.clone());
             config.transport_config(Arc::new(transport));
             Arc::new(config)
         };
         Ok(Self {
-            loopback: make(transport(LOOPBACK_MTU, LOOPBACK_MTU)),
-            elsewhere: make(transport(SAFE_MTU, largest)),
+            loopback: make(sizes.loopback, sizes.loopback, sizes.loopback),
+            elsewhere: make(SAFE_MTU, sizes.initial, sizes.largest),
         })
     }
 
@@ -118,18 +120,13 @@ pub(crate) fn set_windows(connection: &quinn::Connection, budget: &Budget, conne
     connection.set_receive_window(receive);
 }
 
-fn transport(smallest_mtu: u16, largest_mtu: u16) -> TransportConfig {
-    let mut discovery = MtuDiscoveryConfig::default();
-    discovery.upper_bound(largest_mtu);
+fn transport(ack_threshold: u32) -> TransportConfig {
     let mut acks = AckFrequencyConfig::default();
-    acks.ack_eliciting_threshold(ACK_THRESHOLD.into())
+    acks.ack_eliciting_threshold(ack_threshold.into())
         .max_ack_delay(Some(MAX_ACK_DELAY));
     let window = VarInt::from_u64(WINDOW_RANGE.1).unwrap_or(VarInt::MAX);
     let mut transport = TransportConfig::default();
     transport
-        .initial_mtu(smallest_mtu)
-        .min_mtu(smallest_mtu)
-        .mtu_discovery_config(Some(discovery))
         .ack_frequency_config(Some(acks))
         .max_idle_timeout(IdleTimeout::try_from(IDLE_TIMEOUT).ok())
         .keep_alive_interval(Some(KEEP_ALIVE))
@@ -142,32 +139,9 @@ fn transport(smallest_mtu: u16, largest_mtu: u16) -> TransportConfig {
     transport
 }
 
-/// The largest datagram that the machine's interfaces carry, the loopback apart; discovery finds what a path carries.
-fn largest_mtu() -> u16 {
-    let names = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
-    let others = names.filter(|entry| entry.file_name() != "lo");
-    let sizes = others.filter_map(|entry| {
-        fs::read_to_string(entry.path().join("mtu"))
-            .ok()?
-            .trim()
-            .parse::<u32>()
-            .ok()
-    });
-    let largest = sizes.max().map_or(USUAL_MTU, |mtu| {
-        u16::try_from(mtu).unwrap_or(u16::MAX).saturating_sub(IP_OVERHEAD)
-    });
-    largest.clamp(SAFE_MTU, LARGEST_MTU)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ten_segments_fit_a_datagram() {
-        const { assert!(10 * LARGEST_MTU as u32 <= 65_507 && LOOPBACK_MTU <= LARGEST_MTU) };
-        assert!((SAFE_MTU..=LARGEST_MTU).contains(&largest_mtu()));
-    }
 
     #[test]
     fn windows_shrink_with_the_number_of_connections() {

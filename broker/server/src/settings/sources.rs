@@ -305,6 +305,11 @@ mod tests {
             ("--lanes", "65"),
             ("--udp-recv-buffer", "1"),
             ("--udp-send-buffer", "2GiB"),
+            ("--initial-mtu", "1199"),
+            ("--initial-mtu", "6501"),
+            ("--mtu-upper-bound", "1199"),
+            ("--mtu-upper-bound", "6501"),
+            ("--ack-eliciting-threshold", "1001"),
             ("--memory-budget", "1MiB"),
             ("--max-record-bytes", "0"),
             ("--max-connections", "0"),
@@ -314,6 +319,12 @@ mod tests {
             let error = refused(flag, value);
             assert!(error.starts_with(flag), "{error}");
         }
+        let variables = [("FELIX_INITIAL_MTU", "1300"), ("FELIX_MTU_UPPER_BOUND", "1299")];
+        let error = read_with(&[], &variables).unwrap_err().to_string();
+        assert!(
+            error.starts_with("FELIX_INITIAL_MTU") && error.contains("mtu_upper_bound"),
+            "{error}"
+        );
         let error = refused("--tls-cert", "server.pem");
         assert!(error.starts_with("tls_key"), "{error}");
     }
