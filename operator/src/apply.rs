@@ -1,13 +1,17 @@
 //! Server-side apply that writes only where something differs, and deletion with preconditions.
+//!
+//! A change names the uid and the resource version that were read: without the uid an apply would make anew what somebody
+//! has deleted in between.
 
 use std::fmt::Debug;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, PropagationPolicy},
 };
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     difference::{difference, hex_digest, without_nulls},
@@ -55,6 +59,12 @@ pub(crate) enum ApplyError {
         /// Kind and name.
         object: String,
     },
+    /// What was decided rests on a reading that is not true any more.
+    #[error("{object} was made, changed or deleted by somebody else meanwhile; it is looked at again")]
+    Overtaken {
+        /// Kind and name.
+        object: String,
+    },
     /// The object is no JSON object; a fault of the builder.
     #[error("{object} cannot be written: {message}")]
     Malformed {
@@ -63,6 +73,17 @@ pub(crate) enum ApplyError {
         /// What is wrong.
         message: String,
     },
+}
+
+impl ApplyError {
+    /// Whether a fresh look decides anew, without anything being wrong.
+    pub(crate) fn is_race(&self) -> bool {
+        match self {
+            Self::Overtaken { .. } => true,
+            Self::Api { source, .. } => is_conflict(source),
+            Self::Taken { .. } | Self::Leaving { .. } | Self::Malformed { .. } => false,
+        }
+    }
 }
 
 impl Desired {
@@ -89,9 +110,19 @@ impl Desired {
         if object.meta().name.is_none() || object.meta().namespace.is_none() {
             return Err(malformed("it has no name or no namespace".to_owned()));
         }
-        let hash = hex_digest(&value);
-        value["metadata"]["annotations"][APPLIED_HASH] = Value::String(hash);
+        mark(&mut value);
         Ok(Self { resource, value })
+    }
+
+    /// The same object, as one that goes with its owner.
+    pub(crate) fn owned_by(&self, owner: &OwnerReference) -> Self {
+        let mut value = self.value.clone();
+        value["metadata"]["ownerReferences"] = json!([owner]);
+        mark(&mut value);
+        Self {
+            resource: self.resource.clone(),
+            value,
+        }
     }
 
     /// The object as JSON.
@@ -106,10 +137,18 @@ impl Desired {
     }
 
     fn text(&self, pointer: &str) -> &str {
-        self.value
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
+        self.text_at(pointer).unwrap_or_default()
+    }
+
+    fn text_at(&self, pointer: &str) -> Option<&str> {
+        self.value.pointer(pointer).and_then(Value::as_str)
+    }
+
+    fn failed(&self, source: kube::Error) -> ApplyError {
+        ApplyError::Api {
+            object: self.label(),
+            source,
+        }
     }
 
     fn api(&self, client: Client) -> Api<DynamicObject> {
@@ -117,56 +156,143 @@ impl Desired {
     }
 }
 
+/// Writes down the hash of what is applied: a field that is applied no more then is a difference, too.
+fn mark(value: &mut Value) {
+    if let Some(annotations) = value
+        .pointer_mut("/metadata/annotations")
+        .and_then(Value::as_object_mut)
+    {
+        annotations.remove(APPLIED_HASH);
+        if annotations.is_empty()
+            && let Some(metadata) = value["metadata"].as_object_mut()
+        {
+            metadata.remove("annotations");
+        }
+    }
+    let hash = hex_digest(value);
+    value["metadata"]["annotations"][APPLIED_HASH] = Value::String(hash);
+}
+
 /// Makes an object as it should be. Reads it first, fresh; writes only where it differs.
 ///
 /// # Errors
 /// See [`ApplyError`].
 pub(crate) async fn apply(client: &Client, desired: &Desired) -> Result<Outcome, ApplyError> {
-    let api = desired.api(client.clone());
-    let name = desired.text("/metadata/name");
-    let failed = |source| ApplyError::Api {
-        object: desired.label(),
-        source,
-    };
-    let live = api.get_opt(name).await.map_err(failed)?;
-    let Some(live) = live else {
-        patch(&api, desired, None).await.map_err(failed)?;
-        return Ok(Outcome::Created);
-    };
-    check_ours(&live, desired)?;
-    let live_value = serde_json::to_value(&live).map_err(|error| ApplyError::Malformed {
-        object: desired.label(),
-        message: error.to_string(),
-    })?;
-    let Some(path) = difference(&live_value, &desired.value) else {
+    match find(client, desired).await? {
+        Some(live) => change(client, desired, &live).await,
+        None => create(client, desired).await,
+    }
+}
+
+/// The same for an object whose content was decided from `read`, what there was of it: a key that has been deleted since
+/// must not come back out of the operator's memory, and one that somebody else has made is not overwritten.
+///
+/// # Errors
+/// See [`ApplyError`].
+pub(crate) async fn apply_if_unchanged<K: Resource>(
+    client: &Client,
+    desired: &Desired,
+    read: Option<&K>,
+) -> Result<Outcome, ApplyError> {
+    let live = find(client, desired).await?;
+    check_unchanged(desired, live.as_ref(), read)?;
+    match live {
+        Some(live) => change(client, desired, &live).await,
+        None => create(client, desired).await,
+    }
+}
+
+/// The live object, if there is one and it is ours.
+///
+/// # Errors
+/// See [`ApplyError`].
+pub(crate) async fn find(client: &Client, desired: &Desired) -> Result<Option<DynamicObject>, ApplyError> {
+    let live = desired
+        .api(client.clone())
+        .get_opt(desired.text("/metadata/name"))
+        .await
+        .map_err(|source| desired.failed(source))?;
+    if let Some(live) = &live {
+        check_ours(live, desired)?;
+    }
+    Ok(live)
+}
+
+/// Fails where an object is not the one that was read, in the state in which it was read.
+///
+/// # Errors
+/// [`ApplyError::Overtaken`].
+pub(crate) fn check_unchanged<K: Resource>(
+    desired: &Desired,
+    live: Option<&DynamicObject>,
+    read: Option<&K>,
+) -> Result<(), ApplyError> {
+    let version = |meta: &ObjectMeta| (meta.uid.clone(), meta.resource_version.clone());
+    if live.map(|live| version(live.meta())) == read.map(|read| version(read.meta())) {
+        Ok(())
+    } else {
+        Err(ApplyError::Overtaken {
+            object: desired.label(),
+        })
+    }
+}
+
+/// Makes an object that was not there.
+///
+/// # Errors
+/// See [`ApplyError`].
+pub(crate) async fn create(client: &Client, desired: &Desired) -> Result<Outcome, ApplyError> {
+    patch(client, desired, None).await?;
+    Ok(Outcome::Created)
+}
+
+/// Changes a live object where it differs, unless it has changed or gone since it was read.
+///
+/// # Errors
+/// See [`ApplyError`].
+pub(crate) async fn change(
+    client: &Client,
+    desired: &Desired,
+    live: &DynamicObject,
+) -> Result<Outcome, ApplyError> {
+    let Some(path) = differs(desired, live)? else {
         return Ok(Outcome::Unchanged);
     };
     tracing::info!(object = %desired.label(), path, "differs");
-    patch(&api, desired, live.resource_version())
-        .await
-        .map_err(failed)?;
+    patch(client, desired, Some(live.meta())).await?;
     Ok(Outcome::Changed)
 }
 
-/// With a resource version the write fails where the object has changed since it was read.
-async fn patch(
-    api: &Api<DynamicObject>,
-    desired: &Desired,
-    version: Option<String>,
-) -> Result<(), kube::Error> {
+/// Where a live object is not as it should be.
+///
+/// # Errors
+/// [`ApplyError::Malformed`].
+pub(crate) fn differs(desired: &Desired, live: &DynamicObject) -> Result<Option<String>, ApplyError> {
+    let live = serde_json::to_value(live).map_err(|error| ApplyError::Malformed {
+        object: desired.label(),
+        message: error.to_string(),
+    })?;
+    Ok(difference(&live, &desired.value))
+}
+
+/// With `read` the write fails where the object has changed or gone since.
+async fn patch(client: &Client, desired: &Desired, read: Option<&ObjectMeta>) -> Result<(), ApplyError> {
     let mut body = desired.value.clone();
-    if let Some(version) = version {
-        body["metadata"]["resourceVersion"] = Value::String(version);
+    if let Some(read) = read {
+        body["metadata"]["uid"] = json!(read.uid);
+        body["metadata"]["resourceVersion"] = json!(read.resource_version);
     }
-    let name = desired.text("/metadata/name");
     tracing::info!(object = %desired.label(), "applying");
-    api.patch(
-        name,
-        &PatchParams::apply(FIELD_MANAGER).force(),
-        &Patch::Apply(&body),
-    )
-    .await
-    .map(drop)
+    desired
+        .api(client.clone())
+        .patch(
+            desired.text("/metadata/name"),
+            &PatchParams::apply(FIELD_MANAGER).force(),
+            &Patch::Apply(&body),
+        )
+        .await
+        .map(drop)
+        .map_err(|source| desired.failed(source))
 }
 
 /// Whether the live object is ours to change: managed by this operator, for the same cluster and the same owner.
@@ -187,10 +313,7 @@ fn check_ours(live: &DynamicObject, desired: &Desired) -> Result<(), ApplyError>
             object: desired.label(),
         });
     }
-    let wanted_owner = desired
-        .value
-        .pointer("/metadata/ownerReferences/0/uid")
-        .and_then(Value::as_str);
+    let wanted_owner = desired.text_at("/metadata/ownerReferences/0/uid");
     let other_owner = live
         .owner_references()
         .iter()
@@ -278,6 +401,11 @@ pub(crate) fn is_not_found(error: &kube::Error) -> bool {
 /// Whether the API server says that the operator may not do this.
 pub(crate) fn is_forbidden(error: &kube::Error) -> bool {
     has_code(error, 403)
+}
+
+/// Whether the API server says that the object is not what the request takes it for.
+pub(crate) fn is_conflict(error: &kube::Error) -> bool {
+    has_code(error, 409)
 }
 
 fn has_code(error: &kube::Error, code: u16) -> bool {

@@ -13,6 +13,7 @@ mod events;
 mod fake_api;
 mod finalizer;
 mod gate;
+mod lasting;
 mod leader;
 mod metrics;
 mod names;

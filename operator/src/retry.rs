@@ -4,7 +4,10 @@ use std::{collections::HashMap, hash::Hash, sync::Mutex, time::Duration};
 
 use kube::runtime::controller::Action;
 
-use crate::{apply::ApplyError, broker_api::BrokerApiError};
+use crate::{
+    apply::{ApplyError, is_conflict},
+    broker_api::BrokerApiError,
+};
 
 /// The wait after the first failure.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
@@ -29,9 +32,24 @@ pub(crate) enum ReconcileError {
     /// The object cannot be read by this version of the operator; only a change of it can help.
     #[error("the object cannot be read: {0}")]
     Unreadable(String),
+    /// The object that something was to be made for is gone, or about to go.
+    #[error("FelixCluster {0} was deleted meanwhile")]
+    OwnerGone(String),
     /// A fault of ours, with what is known about it.
     #[error("{0}")]
     Internal(String),
+}
+
+impl ReconcileError {
+    /// Whether the world has moved while it was looked at: nothing is wrong, a fresh look decides anew.
+    pub(crate) fn is_race(&self) -> bool {
+        match self {
+            Self::OwnerGone(_) => true,
+            Self::Apply(error) => error.is_race(),
+            Self::Kube(error) => is_conflict(error),
+            Self::Broker(_) | Self::TimedOut(_) | Self::Unreadable(_) | Self::Internal(_) => false,
+        }
+    }
 }
 
 /// How often each object has failed in a row.

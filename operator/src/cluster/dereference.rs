@@ -12,6 +12,7 @@ use kube::{Api, ResourceExt, api::ListParams};
 
 use crate::{
     context::Context,
+    lasting,
     names::{CLUSTER_LABEL, ClusterNames, FIELD_MANAGER, MANAGED_BY_LABEL, selector_text, string_map},
 };
 
@@ -57,7 +58,9 @@ pub(crate) async fn dereference(
     let names = ClusterNames::new(namespace, name);
     let secrets: Api<Secret> = context.api(namespace);
     Ok(Some(Observed {
-        ca: ours(secrets.get_opt(&names.ca()).await?, name),
+        ca: ours(secrets.get_opt(&names.ca()).await?, name).filter(|ca| {
+            !lasting::goes_with_another(ca, cluster.metadata.uid.as_deref().unwrap_or_default())
+        }),
         server_certificate: ours(secrets.get_opt(&names.server_certificate()).await?, name),
         admin_token: ours(secrets.get_opt(&names.admin_token()).await?, name),
         ca_bundle: ours(

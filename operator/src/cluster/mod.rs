@@ -30,7 +30,6 @@ use kube::{
     core::PartialObjectMeta,
     runtime::{Controller, controller::Action, reflector::ObjectRef, watcher},
 };
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::access::any_broker;
@@ -44,8 +43,6 @@ use crate::{
 /// Keeps clusters.
 struct Clusters {
     context: Arc<Context>,
-    /// Tells that a cluster may ask for other UDP buffers now.
-    changed: Arc<Notify>,
 }
 
 impl Reconciler for Clusters {
@@ -53,7 +50,6 @@ impl Reconciler for Clusters {
     const KIND: &'static str = "FelixCluster";
 
     async fn reconcile(&self, object: Arc<FelixCluster>) -> Result<Action, ReconcileError> {
-        self.changed.notify_one();
         reconcile::reconcile(&self.context, &object).await
     }
 }
@@ -75,24 +71,18 @@ pub(crate) async fn check_access(context: &Context) -> Result<(), kube::Error> {
 
 /// Keeps FelixClusters until `stop`.
 pub(crate) async fn run(context: Arc<Context>, stop: CancellationToken) {
-    let changed = Arc::new(Notify::new());
-    let mut running = Vec::new();
-    let mut stores = Vec::new();
-    for place in context.places() {
-        let controller = controller(&context, &place);
-        stores.push(controller.store());
+    let running = context.places().into_iter().map(|place| {
         let clusters = Clusters {
             context: context.clone(),
-            changed: changed.clone(),
         };
-        running.push(controllers::run(
-            controller,
+        controllers::run(
+            controller(&context, &place),
             clusters,
             context.clone(),
             stop.clone(),
-        ));
-    }
-    let buffers = udp_buffers::keep(context.clone(), stores, changed, stop);
+        )
+    });
+    let buffers = udp_buffers::keep(context.clone(), stop.clone());
     tokio::join!(join_all(running), buffers);
 }
 

@@ -21,8 +21,9 @@ use super::{
     validate::{Defaults, ValidatedCluster, validate},
 };
 use crate::{
-    apply::{ApplyError, apply, delete_same, delete_unchanged},
+    apply::{ApplyError, apply, apply_if_unchanged, delete_same, delete_unchanged},
     context::Context,
+    lasting::{self, Owner},
     retry::ReconcileError,
 };
 
@@ -66,6 +67,7 @@ pub(crate) async fn reconcile(context: &Context, cluster: &FelixCluster) -> Resu
     } else {
         match carry_out(context, &observed, &validated).await {
             Ok(obstacle) => (obstacle, None),
+            Err(error) if error.is_race() => return Err(error),
             Err(error) => (Some(obstacle_of(&error)), Some(error)),
         }
     };
@@ -90,13 +92,27 @@ async fn carry_out(
     let internal = |error: material::MaterialError| ReconcileError::Internal(error.to_string());
     let (material, made) = material::make(kept, cluster, now).map_err(internal)?;
     let objects = build::build(cluster, &material, &claims)?;
+    let owner = Owner::new(context, cluster.names.namespace(), &cluster.owner);
+    let client = &context.client;
+    lasting::apply_lasting(&owner, &objects.ca, observed.ca.as_ref()).await?;
+    apply_if_unchanged(
+        client,
+        &objects.server_certificate,
+        observed.server_certificate.as_ref(),
+    )
+    .await?;
+    apply_if_unchanged(client, &objects.admin_token, observed.admin_token.as_ref()).await?;
     for desired in &objects.supporting {
-        apply(&context.client, desired).await?;
+        apply(client, desired).await?;
     }
     tell_what_was_made(context, observed, made).await;
     match plan {
         Ok(_) => {
-            apply(&context.client, &objects.stateful_set).await?;
+            if observed.workload.stateful_set.is_none() {
+                // Its claims have no owner either.
+                owner.must_live().await?;
+            }
+            apply(client, &objects.stateful_set).await?;
             Ok(None)
         }
         Err(correction) => correct_storage(context, observed, correction).await.map(Some),
@@ -247,9 +263,12 @@ fn obstacle_of(error: &ReconcileError) -> Obstacle {
     let reason = match error {
         ReconcileError::Apply(ApplyError::Taken { .. }) => "NameTaken",
         ReconcileError::Apply(ApplyError::Leaving { .. }) => "WaitingForDeletion",
-        ReconcileError::Apply(ApplyError::Api { .. } | ApplyError::Malformed { .. })
+        ReconcileError::Apply(
+            ApplyError::Api { .. } | ApplyError::Malformed { .. } | ApplyError::Overtaken { .. },
+        )
         | ReconcileError::Kube(_) => "ApiRefused",
         ReconcileError::Broker(_)
+        | ReconcileError::OwnerGone(_)
         | ReconcileError::TimedOut(_)
         | ReconcileError::Unreadable(_)
         | ReconcileError::Internal(_) => "Failed",

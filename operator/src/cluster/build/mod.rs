@@ -17,7 +17,13 @@ use crate::apply::{ApplyError, Desired};
 /// Every object of a cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Objects {
-    /// What the pods mount and use.
+    /// The CA with its key, which outlives the cluster.
+    pub(crate) ca: Desired,
+    /// The server certificate with its key.
+    pub(crate) server_certificate: Desired,
+    /// The token of the admin API.
+    pub(crate) admin_token: Desired,
+    /// What else the pods mount and use.
     pub(crate) supporting: Vec<Desired>,
     /// The brokers, last.
     pub(crate) stateful_set: Desired,
@@ -31,10 +37,7 @@ pub(crate) fn build(
 ) -> Result<Objects, ApplyError> {
     let config = config::config_map(cluster);
     let supporting = vec![
-        Desired::new(&secrets::ca(cluster, material))?,
         Desired::new(&secrets::ca_bundle(cluster, material))?,
-        Desired::new(&secrets::server_certificate(cluster, material))?,
-        Desired::new(&secrets::admin_token(cluster, material))?,
         Desired::new(&identity::service_account(cluster))?,
         Desired::new(&identity::role(cluster))?,
         Desired::new(&identity::role_binding(cluster))?,
@@ -45,6 +48,9 @@ pub(crate) fn build(
     ];
     let stateful_set = Desired::new(&stateful_set::stateful_set(cluster, claims, &config))?;
     Ok(Objects {
+        ca: Desired::new(&secrets::ca(cluster, material))?,
+        server_certificate: Desired::new(&secrets::server_certificate(cluster, material))?,
+        admin_token: Desired::new(&secrets::admin_token(cluster, material))?,
         supporting,
         stateful_set,
     })

@@ -37,7 +37,15 @@ fn claims(cluster: &ValidatedCluster) -> ClaimTemplate {
 /// Every object, in the order of application.
 fn objects(cluster: &ValidatedCluster) -> Vec<Value> {
     let objects = build(cluster, &material(), &claims(cluster)).unwrap();
-    let all = objects.supporting.iter().chain([&objects.stateful_set]);
+    // The order of the snapshots: the bundle stands behind the CA that it comes from.
+    let (bundle, rest) = objects.supporting.split_first().unwrap();
+    let keys = [
+        &objects.ca,
+        bundle,
+        &objects.server_certificate,
+        &objects.admin_token,
+    ];
+    let all = keys.into_iter().chain(rest).chain([&objects.stateful_set]);
     all.map(|desired| desired.value().clone()).collect()
 }
 

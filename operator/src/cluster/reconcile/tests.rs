@@ -1,5 +1,7 @@
 //! Whole reconciles against an API server in memory: idle, healed, interrupted at every write.
 
+mod races;
+
 use std::collections::BTreeMap;
 
 use clap::Parser as _;
@@ -255,12 +257,8 @@ async fn with_retain_a_deletion_needs_nobody_and_the_next_cluster_of_that_name_i
             .is_none_or(Vec::is_empty)
     );
     let ca = lab.api.get(CA).unwrap()["data"].clone();
-    // The garbage collector takes what has an owner.
-    for path in lab.api.paths() {
-        if lab.api.get(&path).unwrap()["metadata"]["ownerReferences"].is_array() {
-            lab.api.remove(&path);
-        }
-    }
+    lab.api.remove(CLUSTER);
+    lab.api.collect_garbage();
     lab.api.remove(POD);
     let mut again = cluster;
     again["metadata"]["uid"] = json!("another-uid");
