@@ -5,7 +5,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    bounds, cluster::ResourceSpec, condition::Condition, duration::DurationText, stream::ClusterReference,
+    bounds,
+    condition::Condition,
+    duration::DurationText,
+    shared::{ClusterReference, ResourceSpec},
 };
 
 /// What a benchmark should measure.

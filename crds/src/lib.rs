@@ -17,6 +17,7 @@ mod duration;
 mod quantity;
 mod reference;
 mod schema;
+mod shared;
 mod stream;
 
 pub use benchmark::{
@@ -25,15 +26,15 @@ pub use benchmark::{
 };
 pub use cluster::{
     AuthenticationKind, AuthenticationSpec, BrokerConfigSpec, BrokerStatus, BufferStatus, ClientServiceSpec,
-    DeletionPolicy, FelixCluster, FelixClusterSpec, FelixClusterStatus, ImageSpec, LogFormat, LogLevel,
-    MAX_CLUSTER_NAME, ManagedTls, PullPolicy, ResourceAmounts, ResourceSpec, SchedulingSpec, SecretReference,
-    StorageSpec, TaintEffect, TlsSpec, TolerationOperator, TolerationSpec, UdpBufferSpec, UdpBufferStatus,
+    FelixCluster, FelixClusterSpec, FelixClusterStatus, ImageSpec, LogFormat, LogLevel, MAX_CLUSTER_NAME,
+    ManagedTls, PullPolicy, SchedulingSpec, SecretReference, StorageSpec, TaintEffect, TlsSpec,
+    TolerationOperator, TolerationSpec, UdpBufferSpec, UdpBufferStatus,
 };
 pub use condition::{Condition, ConditionStatus, Finding, MAX_MESSAGE_BYTES, merge};
 pub use duration::{DurationError, DurationText};
 pub use quantity::{ByteQuantity, CpuQuantity, QuantityError};
 pub use schema::{check, check_update, definitions, generated_files};
+pub use shared::{ClusterReference, DeletionPolicy, ResourceAmounts, ResourceSpec};
 pub use stream::{
-    ClusterReference, FelixStream, FelixStreamSpec, FelixStreamStatus, SlowPolicy, SlowSubscriberSpec,
-    StreamClass,
+    FelixStream, FelixStreamSpec, FelixStreamStatus, SlowPolicy, SlowSubscriberSpec, StreamClass,
 };

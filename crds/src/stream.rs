@@ -4,7 +4,10 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{cluster::DeletionPolicy, condition::Condition};
+use crate::{
+    condition::Condition,
+    shared::{ClusterReference, DeletionPolicy},
+};
 
 /// What a stream should be.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,14 +109,6 @@ pub struct FelixStreamSpec {
     /// Whether the stream is deleted with this object.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
-}
-
-/// A FelixCluster in the same namespace.
-#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClusterReference {
-    /// Its name.
-    #[schemars(length(min = 1, max = 40))]
-    pub name: String,
 }
 
 /// What an ack means.
