@@ -66,6 +66,9 @@ pub struct RunArgs {
     /// replica only, which is gone before another starts.
     #[arg(long, env = "FELIX_OPERATOR_LEADER_ELECTION", default_value_t = false, action = clap::ArgAction::Set)]
     pub leader_election: bool,
+    /// The name of the Lease by which they elect it. Two installations in one namespace need two names.
+    #[arg(long, env = "FELIX_OPERATOR_LEASE_NAME", default_value = "felix-operator", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub lease_name: String,
     /// The name of the operator's pod, its identity in the election. Unset: made from host name and process id.
     #[arg(long, env = "FELIX_OPERATOR_POD_NAME")]
     pub pod_name: Option<String>,

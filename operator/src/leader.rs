@@ -21,12 +21,11 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    apply::is_conflict,
     gate::Gate,
     names::{FIELD_MANAGER, MANAGED_BY_LABEL, string_map},
 };
 
-/// The Lease, in the operator's namespace.
-const LEASE: &str = "felix-operator";
 /// After this time without a renewal others take the Lease.
 const DURATION: Duration = Duration::from_secs(15);
 /// After this time without a renewal the holder gives up; what it has sent by then arrives before the Lease ends.
@@ -37,6 +36,8 @@ const PERIOD: Duration = Duration::from_secs(2);
 /// A candidate.
 pub(crate) struct Candidate {
     leases: Api<Lease>,
+    /// The name of the Lease.
+    lease: String,
     /// Differs between processes, unless it is the name of a pod: that runs one process at a time.
     identity: String,
     gate: Arc<Gate>,
@@ -48,16 +49,35 @@ struct Seen {
     since: Instant,
 }
 
+/// What came of a renewal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Renewal {
+    /// It is ours for longer.
+    Done,
+    /// It was changed between look and renewal, perhaps only its labels: the next look tells whose it is.
+    Overtaken,
+    /// It is gone or another's.
+    NotOurs,
+}
+
 /// The Lease is lost.
 #[derive(Debug, thiserror::Error)]
-#[error("the Lease {LEASE} is gone, another's, or could not be renewed for {RENEW_DEADLINE:?}")]
-pub(crate) struct Lost;
+#[error("the Lease {lease} is gone, another's, or could not be renewed for {RENEW_DEADLINE:?}")]
+pub(crate) struct Lost {
+    lease: String,
+}
 
 impl Candidate {
-    /// For the Lease in `namespace`. `client` must not be behind the gate.
-    pub(crate) fn new(client: Client, namespace: &str, identity: String, gate: Arc<Gate>) -> Self {
+    /// For the Lease of this namespace and name. `client` must not be behind the gate.
+    pub(crate) fn new(
+        client: Client,
+        (namespace, lease): (&str, &str),
+        identity: String,
+        gate: Arc<Gate>,
+    ) -> Self {
         Self {
             leases: Api::namespaced(client, namespace),
+            lease: lease.to_owned(),
             identity,
             gate,
         }
@@ -71,14 +91,19 @@ impl Candidate {
         };
         loop {
             let started = Instant::now();
-            match self.try_acquire(&mut seen).await {
-                Ok(true) => {
+            let tried = tokio::select! {
+                () = stop.cancelled() => return false,
+                tried = timeout_at(started + RENEW_DEADLINE, self.try_acquire(&mut seen)) => tried,
+            };
+            match tried {
+                Ok(Ok(true)) => {
                     self.gate.open_until(started + RENEW_DEADLINE);
                     tracing::info!(identity = self.identity, "this operator works from now on");
                     return true;
                 }
-                Ok(false) => {}
-                Err(error) => tracing::warn!(%error, "the Lease was not taken; trying again"),
+                Ok(Ok(false)) => {}
+                Ok(Err(error)) => tracing::warn!(%error, "the Lease was not taken; trying again"),
+                Err(_) => tracing::warn!("no answer about the Lease for {RENEW_DEADLINE:?}; trying again"),
             }
             tokio::select! {
                 () = stop.cancelled() => return false,
@@ -102,24 +127,25 @@ impl Candidate {
                 () = sleep(PERIOD) => {}
             }
             let started = Instant::now();
-            match timeout_at(deadline, self.renew()).await {
-                Ok(Ok(true)) => {
+            let why = match timeout_at(deadline, self.renew()).await {
+                Ok(Ok(Renewal::Done)) => {
                     deadline = started + RENEW_DEADLINE;
                     self.gate.open_until(deadline);
+                    continue;
                 }
-                Ok(Ok(false)) | Err(_) => return Err(Lost),
-                Ok(Err(error)) => {
-                    tracing::warn!(%error, "the Lease was not renewed; trying again");
-                    if Instant::now() >= deadline {
-                        return Err(Lost);
-                    }
-                }
+                Ok(Ok(Renewal::NotOurs)) | Err(_) => return Err(self.lost()),
+                Ok(Ok(Renewal::Overtaken)) => "somebody has changed it meanwhile".to_owned(),
+                Ok(Err(error)) => error.to_string(),
+            };
+            tracing::warn!(why, "the Lease was not renewed; trying again");
+            if Instant::now() >= deadline {
+                return Err(self.lost());
             }
         }
     }
 
     async fn try_acquire(&self, seen: &mut Seen) -> Result<bool, kube::Error> {
-        let Some(mut lease) = self.leases.get_opt(LEASE).await? else {
+        let Some(mut lease) = self.leases.get_opt(&self.lease).await? else {
             let params = self.params();
             return match self.leases.create(&params, &self.new_lease()).await {
                 Ok(_) => Ok(true),
@@ -157,25 +183,35 @@ impl Candidate {
         holder.is_empty() || holder == self.identity || seen.since.elapsed() >= duration
     }
 
-    /// False: it is another's.
-    async fn renew(&self) -> Result<bool, kube::Error> {
-        let Some(mut lease) = self.leases.get_opt(LEASE).await? else {
-            return Ok(false);
+    async fn renew(&self) -> Result<Renewal, kube::Error> {
+        let Some(mut lease) = self.leases.get_opt(&self.lease).await? else {
+            return Ok(Renewal::NotOurs);
         };
         let Some(record) = lease.spec.as_mut() else {
-            return Ok(false);
+            return Ok(Renewal::NotOurs);
         };
         if record.holder_identity.as_deref() != Some(self.identity.as_str()) {
-            return Ok(false);
+            return Ok(Renewal::NotOurs);
         }
         record.renew_time = Some(MicroTime(Timestamp::now()));
-        self.replace(&lease).await
+        let replaced = self.replace(&lease).await?;
+        Ok(if replaced {
+            Renewal::Done
+        } else {
+            Renewal::Overtaken
+        })
+    }
+
+    fn lost(&self) -> Lost {
+        Lost {
+            lease: self.lease.clone(),
+        }
     }
 
     /// Best effort: who takes over otherwise waits for the end of the Lease.
     async fn release(&self) {
         let release = async {
-            let Some(mut lease) = self.leases.get_opt(LEASE).await? else {
+            let Some(mut lease) = self.leases.get_opt(&self.lease).await? else {
                 return Ok(());
             };
             let ours =
@@ -196,7 +232,7 @@ impl Candidate {
 
     /// With the resource version that was read. False: somebody was faster.
     async fn replace(&self, lease: &Lease) -> Result<bool, kube::Error> {
-        match self.leases.replace(LEASE, &self.params(), lease).await {
+        match self.leases.replace(&self.lease, &self.params(), lease).await {
             Ok(_) => Ok(true),
             Err(error) if is_conflict(&error) => Ok(false),
             Err(error) => Err(error),
@@ -213,7 +249,7 @@ impl Candidate {
     fn new_lease(&self) -> Lease {
         Lease {
             metadata: ObjectMeta {
-                name: Some(LEASE.to_owned()),
+                name: Some(self.lease.clone()),
                 labels: Some(string_map([(MANAGED_BY_LABEL, FIELD_MANAGER)])),
                 ..ObjectMeta::default()
             },
@@ -232,10 +268,6 @@ impl Candidate {
             ..LeaseSpec::default()
         }
     }
-}
-
-fn is_conflict(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 409)
 }
 
 #[cfg(test)]

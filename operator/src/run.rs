@@ -110,7 +110,7 @@ async fn candidate(args: &RunArgs, context: &Context, gate: Arc<Gate>) -> anyhow
     });
     Ok(Candidate::new(
         client,
-        &context.operator_namespace,
+        (&context.operator_namespace, &args.lease_name),
         identity,
         gate,
     ))

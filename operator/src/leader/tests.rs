@@ -17,6 +17,8 @@ struct Server {
     lease: Option<Value>,
     version: u64,
     down: bool,
+    /// How often somebody else changes the Lease right before a write.
+    disturbed: u32,
 }
 
 type Shared = Arc<Mutex<Server>>;
@@ -37,7 +39,7 @@ fn candidate(server: &Shared, identity: &str) -> Candidate {
     });
     Candidate::new(
         Client::new(service, "felix"),
-        "felix",
+        ("felix", "mine"),
         identity.to_owned(),
         Arc::new(Gate::closed()),
     )
@@ -59,6 +61,11 @@ fn answer(server: &mut Server, method: &hyper::Method, body: &[u8]) -> (u16, Val
             .lease
             .clone()
             .map_or_else(|| refused(404), |lease| (200, lease));
+    }
+    if server.disturbed > 0 {
+        server.disturbed -= 1;
+        server.version += 1;
+        server.lease.as_mut().unwrap()["metadata"]["resourceVersion"] = json!(server.version.to_string());
     }
     let mut lease: Value = serde_json::from_slice(body).unwrap();
     let expected = lease["metadata"]["resourceVersion"].as_str().map(str::to_owned);
@@ -94,7 +101,7 @@ async fn the_first_takes_it_and_the_second_waits_for_a_whole_lease_without_a_ren
     let mut seen = unseen();
     assert!(!second.try_acquire(&mut seen).await.unwrap());
     tokio::time::advance(DURATION - Duration::from_secs(1)).await;
-    assert!(first.renew().await.unwrap());
+    assert!(first.renew().await.unwrap() == Renewal::Done);
     assert!(
         !second.try_acquire(&mut seen).await.unwrap(),
         "a renewal starts the wait anew"
@@ -104,8 +111,9 @@ async fn the_first_takes_it_and_the_second_waits_for_a_whole_lease_without_a_ren
     tokio::time::advance(Duration::from_secs(1)).await;
     assert!(second.try_acquire(&mut seen).await.unwrap());
     assert_eq!(holder(&server), "b");
-    assert!(
-        !first.renew().await.unwrap(),
+    assert_eq!(
+        first.renew().await.unwrap(),
+        Renewal::NotOurs,
         "the first must learn that it is none any more"
     );
 }
@@ -132,7 +140,7 @@ async fn of_two_that_read_the_same_lease_one_takes_it() {
     let server = Shared::default();
     let first = candidate(&server, "a");
     assert!(first.try_acquire(&mut unseen()).await.unwrap());
-    let read = first.leases.get(LEASE).await.unwrap();
+    let read = first.leases.get("mine").await.unwrap();
     assert!(first.replace(&read).await.unwrap());
     assert!(!candidate(&server, "b").replace(&read).await.unwrap());
 }
@@ -159,4 +167,44 @@ async fn who_cannot_renew_gives_up_before_the_lease_ends_and_the_gate_is_shut_by
     assert!(first.hold(&CancellationToken::new()).await.is_err());
     assert!(started.elapsed() < DURATION);
     assert!(!first.gate.is_open());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_label_that_somebody_puts_on_the_lease_does_not_end_the_leader() {
+    let server = Shared::default();
+    let first = candidate(&server, "a");
+    assert!(first.acquire(&CancellationToken::new()).await);
+    server.lock().unwrap().disturbed = 2;
+    assert_eq!(first.renew().await.unwrap(), Renewal::Overtaken);
+    let released = CancellationToken::new();
+    let hold = first.hold(&released);
+    let release_later = async {
+        sleep(RENEW_DEADLINE * 2).await;
+        assert!(first.gate.is_open(), "it is renewed after the disturbance");
+        released.cancel();
+    };
+    let (held, ()) = tokio::join!(hold, release_later);
+    held.unwrap();
+    assert_eq!(holder(&server), Value::Null, "and given up at the end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_stopped_while_the_server_says_nothing_ends() {
+    let silent = service_fn(async |_: hyper::Request<Body>| {
+        std::future::pending::<Result<hyper::Response<Body>, Infallible>>().await
+    });
+    let gate = Arc::new(Gate::closed());
+    let candidate = Candidate::new(
+        Client::new(silent, "felix"),
+        ("felix", "mine"),
+        "a".to_owned(),
+        gate,
+    );
+    let stop = CancellationToken::new();
+    let stopping = async {
+        sleep(PERIOD).await;
+        stop.cancel();
+    };
+    let (acquired, ()) = tokio::join!(candidate.acquire(&stop), stopping);
+    assert!(!acquired);
 }
