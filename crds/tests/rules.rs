@@ -152,6 +152,11 @@ fn bad_clusters_are_refused_with_what_to_do() {
             json!({ "repository": "a", "digest": format!("sha256:{}", "g".repeat(64)) }),
             "64 hexadecimal digits",
         ),
+        (
+            "/config",
+            json!({ "initialMtu": 1400, "mtuUpperBound": 1350 }),
+            "lower initialMtu",
+        ),
         ("/tls", json!({ "extraNames": ["a"] }), "managed: {}"),
         (
             "/tls",

@@ -49,6 +49,17 @@ fn config_file(cluster: &ValidatedCluster) -> String {
     if let Some(bytes) = config.memory_budget_bytes {
         set("memory_budget", json!(bytes));
     }
+    // What is absent is left to the broker, so that the file of a cluster that does not ask for it stays as it is.
+    for (name, value) in [
+        ("ack_eliciting_threshold", config.ack_eliciting_threshold),
+        ("initial_mtu", config.initial_mtu),
+        ("lanes", config.lanes),
+        ("mtu_upper_bound", config.mtu_upper_bound),
+    ] {
+        if let Some(value) = value {
+            set(name, json!(value));
+        }
+    }
     set("metrics_bind", json!(format!("0.0.0.0:{METRICS_PORT}")));
     set("quic_bind", json!(format!("0.0.0.0:{QUIC_PORT}")));
     set("shutdown_drain_timeout_ms", json!(cluster.stop.drain * 1000));
@@ -83,5 +94,41 @@ fn log_level(level: LogLevel) -> &'static str {
         LogLevel::Info => "info",
         LogLevel::Debug => "debug",
         LogLevel::Trace => "trace",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::test_support::validated;
+
+    /// A setting that the broker does not know would keep it from starting.
+    #[test]
+    fn the_broker_knows_every_setting_that_is_written() {
+        let mut cluster = validated();
+        let smallest = config_file(&cluster);
+        cluster.config.memory_budget_bytes = Some(1 << 26);
+        cluster.config.ack_eliciting_threshold = Some(0);
+        cluster.config.initial_mtu = Some(1400);
+        cluster.config.lanes = Some(2);
+        cluster.config.mtu_upper_bound = Some(6500);
+        let full = config_file(&cluster);
+        for line in [
+            "ack_eliciting_threshold: 0",
+            "initial_mtu: 1400",
+            "lanes: 2",
+            "mtu_upper_bound: 6500",
+        ] {
+            assert!(full.lines().any(|l| l == line), "{line} is not in\n{full}");
+            assert!(!smallest.contains(line), "{line} was not asked for");
+        }
+        let page = include_str!("../../../../docs/src/settings.md");
+        for line in full.lines() {
+            let (name, _) = line.split_once(": ").unwrap();
+            assert!(
+                page.contains(&format!("`{name}`")),
+                "{name} is not on the page of the broker's settings"
+            );
+        }
     }
 }
