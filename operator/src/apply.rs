@@ -398,6 +398,11 @@ pub(crate) fn is_not_found(error: &kube::Error) -> bool {
     has_code(error, 404)
 }
 
+/// Whether the API server says that the object would not be a valid one.
+pub(crate) fn is_invalid(error: &kube::Error) -> bool {
+    has_code(error, 422)
+}
+
 /// Whether the API server says that the operator may not do this.
 pub(crate) fn is_forbidden(error: &kube::Error) -> bool {
     has_code(error, 403)

@@ -54,11 +54,14 @@ pub(crate) trait Reconciler: Send + Sync + 'static {
 /// An object of ours, or what is left of one that cannot be read.
 pub(crate) type Guarded<K> = DeserializeGuard<K>;
 
+/// Namespace and name of an object.
+type Key = (Option<String>, String);
+
 /// What a running controller shares between its reconciles.
 struct Shared<R: Reconciler> {
     context: Arc<Context>,
     reconciler: R,
-    retries: Retries<ObjectRef<Guarded<R::Object>>>,
+    retries: Arc<Retries<Key>>,
 }
 
 /// Runs a controller until `stop`.
@@ -69,10 +72,11 @@ pub(crate) async fn run<R: Reconciler>(
     stop: CancellationToken,
 ) {
     let metrics = context.metrics.clone();
+    let retries = Arc::new(Retries::default());
     let shared = Arc::new(Shared {
         context,
         reconciler,
-        retries: Retries::default(),
+        retries: retries.clone(),
     });
     controller
         .with_config(
@@ -84,8 +88,11 @@ pub(crate) async fn run<R: Reconciler>(
         .run(reconcile, error_policy, shared)
         .for_each(|result| {
             match result {
-                Ok(_)
-                | Err(controller::Error::ReconcilerFailed(..) | controller::Error::ObjectNotFound(_)) => {}
+                Ok(_) | Err(controller::Error::ReconcilerFailed(..)) => {}
+                // What has failed is looked for again; here ends what is kept about one that is gone.
+                Err(controller::Error::ObjectNotFound(gone)) => {
+                    retries.succeeded(&(gone.namespace, gone.name))
+                }
                 Err(controller::Error::QueueError(error)) => {
                     metrics.observe_watch_error(R::KIND);
                     tracing::warn!(kind = R::KIND, %error, "a watch failed and is tried again");
@@ -122,7 +129,7 @@ async fn reconcile<R: Reconciler>(
         .metrics
         .observe_reconcile(R::KIND, outcome, started.elapsed());
     if result.is_ok() {
-        shared.retries.succeeded(&ObjectRef::from_obj(object.as_ref()));
+        shared.retries.succeeded(&(object.namespace(), object.name_any()));
     }
     result
 }
@@ -135,7 +142,7 @@ fn error_policy<R: Reconciler>(
     tracing::warn!(kind = R::KIND, object = %object.name_any(), namespace = object.namespace(), %error, "reconcile failed");
     shared
         .retries
-        .failed(ObjectRef::from_obj(object.as_ref()), error, rand::random())
+        .failed((object.namespace(), object.name_any()), error, rand::random())
 }
 
 /// Says in its status that an object cannot be read. Where even that is refused, the log has it.
@@ -254,7 +261,7 @@ mod tests {
         let shared = Arc::new(Shared {
             context,
             reconciler: Never,
-            retries: Retries::default(),
+            retries: Arc::default(),
         });
         let object: Arc<Guarded<FelixCluster>> = Arc::new(serde_json::from_value(odd).unwrap());
         let error = reconcile(object.clone(), shared.clone()).await.unwrap_err();

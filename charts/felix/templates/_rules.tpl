@@ -31,7 +31,8 @@ rights that stand here.
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]
   verbs: [get, list, watch, create, patch, delete]
-# The StatefulSet makes the claims; the operator marks them, and deletes them only when the FelixCluster says so.
+# The StatefulSet makes the claims; the operator asks for larger volumes in them, and deletes them only when the FelixCluster
+# says so.
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [get, list, watch, patch, delete]

@@ -79,6 +79,7 @@ pub(crate) async fn workload(context: &Context, names: &ClusterNames) -> Result<
     let of_cluster = selector_text(&string_map([(CLUSTER_LABEL, names.cluster())]));
     let brokers = ListParams::default().labels(&selector_text(&names.selector()));
     let mut pods = context.api::<Pod>(namespace).list(&brokers).await?.items;
+    pods.retain(|pod| is_broker(pod, names));
     pods.sort_by_key(ResourceExt::name_any);
     // Claims of ours carry the label; those that somebody made in advance have only the name.
     let claims: Api<PersistentVolumeClaim> = context.api(namespace);
@@ -99,6 +100,20 @@ pub(crate) async fn workload(context: &Context, names: &ClusterNames) -> Result<
         pods,
         claims: found,
     })
+}
+
+/// Whether a pod is one of the StatefulSet's, which may be gone at present. Anybody can put our labels on a pod of his own,
+/// and that one is not ours to restart.
+fn is_broker(pod: &Pod, names: &ClusterNames) -> bool {
+    let set = names.broker();
+    let name = pod.name_any();
+    let ordinal = name.strip_prefix(&set).and_then(|rest| rest.strip_prefix('-'));
+    let numbered = ordinal.is_some_and(|ordinal| ordinal.parse::<u16>().is_ok());
+    let mut owners = pod
+        .owner_references()
+        .iter()
+        .filter(|owner| owner.controller == Some(true));
+    numbered && owners.all(|owner| owner.kind == "StatefulSet" && owner.name == set)
 }
 
 /// Keys are taken only from objects that this operator made for this cluster.

@@ -1,4 +1,5 @@
-//! Reads that only explain a trouble: what Kubernetes says about claims without a volume and pods that do not come.
+//! Reads that only explain a trouble: what Kubernetes says about claims without a volume or with one that
+//! grows, and about pods that do not come.
 
 use k8s_openapi::api::{
     core::v1::{Event, PersistentVolumeClaim},
@@ -6,13 +7,19 @@ use k8s_openapi::api::{
 };
 use kube::{Api, ResourceExt, api::ListParams};
 
-use super::{dereference::Workload, status::Explanations, storage::is_bound, validate::ValidatedCluster};
+use super::{
+    dereference::Workload,
+    growth::{Size, size},
+    status::Explanations,
+    storage::is_bound,
+    validate::ValidatedCluster,
+};
 use crate::{
     apply::{is_forbidden, is_not_found},
     context::Context,
 };
 
-/// Reads nothing while all claims are bound and all pods exist.
+/// Reads nothing while all claims are bound and as large as they should be, and all pods exist.
 pub(crate) async fn gather(
     context: &Context,
     cluster: &ValidatedCluster,
@@ -20,8 +27,17 @@ pub(crate) async fn gather(
 ) -> Result<Explanations, kube::Error> {
     let namespace = cluster.names.namespace();
     let mut said = Explanations::default();
-    if let Some(claim) = workload.claims.iter().find(|claim| !is_bound(claim)) {
-        said.unknown_class = unknown_class(context, claim).await?;
+    let grows = |claim: &PersistentVolumeClaim| {
+        matches!(size(claim, cluster.storage.size_bytes), Size::UnderWay { .. })
+    };
+    if let Some(claim) = workload
+        .claims
+        .iter()
+        .find(|claim| !is_bound(claim) || grows(claim))
+    {
+        if !is_bound(claim) {
+            said.unknown_class = unknown_class(context, claim).await?;
+        }
         let about = About {
             kind: "PersistentVolumeClaim",
             name: &claim.name_any(),
@@ -40,24 +56,42 @@ pub(crate) async fn gather(
     Ok(said)
 }
 
-/// Storage classes belong to no namespace: an operator that looks after some namespaces only may not read them.
+/// What can be known of a storage class.
+pub(crate) enum Class {
+    /// It is there.
+    Found(Box<StorageClass>),
+    /// It does not exist.
+    Missing,
+    /// Storage classes belong to no namespace: an operator that looks after some namespaces only may not read them.
+    Hidden,
+}
+
+/// Reads a storage class.
+pub(crate) async fn class(context: &Context, name: &str) -> Result<Class, kube::Error> {
+    match Api::<StorageClass>::all(context.client.clone()).get(name).await {
+        Ok(class) => Ok(Class::Found(Box::new(class))),
+        Err(error) if is_not_found(&error) => Ok(Class::Missing),
+        Err(error) if is_forbidden(&error) => Ok(Class::Hidden),
+        Err(error) => Err(error),
+    }
+}
+
 async fn unknown_class(
     context: &Context,
     claim: &PersistentVolumeClaim,
 ) -> Result<Option<String>, kube::Error> {
-    let class = claim
+    let name = claim
         .spec
         .as_ref()
         .and_then(|spec| spec.storage_class_name.clone())
         .unwrap_or_default();
-    if class.is_empty() {
+    if name.is_empty() {
         return Ok(None);
     }
-    match Api::<StorageClass>::all(context.client.clone()).get(&class).await {
-        Err(error) if is_not_found(&error) => Ok(Some(class)),
-        Err(error) if is_forbidden(&error) => Ok(None),
-        result => result.map(|_| None),
-    }
+    Ok(match class(context, &name).await? {
+        Class::Missing => Some(name),
+        Class::Found(_) | Class::Hidden => None,
+    })
 }
 
 /// Which events are looked for.

@@ -5,6 +5,7 @@ mod build;
 mod deletion;
 mod dereference;
 mod facts;
+mod growth;
 mod material;
 mod reconcile;
 mod restart;

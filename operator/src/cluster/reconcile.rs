@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use felix_crds::{ConditionStatus, FelixCluster, FelixClusterStatus};
+use felix_crds::{Condition, ConditionStatus, FelixCluster, FelixClusterStatus};
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
     core::v1::{PersistentVolumeClaim, Pod},
@@ -14,7 +14,7 @@ use super::{
     access, build,
     deletion::{self, Farewell},
     dereference::{Observed, dereference, workload},
-    facts, material,
+    facts, growth, material,
     restart::{self, RestartStep},
     status::{self, Obstacle, Outcome},
     storage::{self, ClaimTemplate, Correction},
@@ -39,7 +39,12 @@ pub(crate) async fn reconcile(context: &Context, cluster: &FelixCluster) -> Resu
     if observed.cluster.metadata.deletion_timestamp.is_some() {
         return Ok(match deletion::finish(context, &observed).await? {
             Farewell::Done => Action::await_change(),
-            Farewell::Waiting => Action::requeue(SOON),
+            Farewell::Waiting => {
+                if !observed.workload.pods.is_empty() {
+                    write_status(context, &observed, leaving(&observed)).await?;
+                }
+                Action::requeue(SOON)
+            }
         });
     }
     let defaults = Defaults {
@@ -76,6 +81,20 @@ pub(crate) async fn reconcile(context: &Context, cluster: &FelixCluster) -> Resu
     let action = Action::requeue(next_look(&status, context.resync));
     write_status(context, &observed, status).await?;
     error.map_or(Ok(action), Err)
+}
+
+/// What a cluster says while its pods stop.
+fn leaving(observed: &Observed) -> FelixClusterStatus {
+    let pods: Vec<String> = observed.workload.pods.iter().map(ResourceExt::name_any).collect();
+    let obstacle = Obstacle {
+        reason: "Leaving",
+        message: format!(
+            "its volumes are deleted once its pods have stopped ({}); a pod on a node that is gone stops when that node \
+             is deleted",
+            pods.join(", ")
+        ),
+    };
+    status::refused(observed, &obstacle, &crate::status::now())
 }
 
 /// Applies everything. An obstacle is something that only time or a person can remove.
@@ -174,9 +193,13 @@ async fn look_again(
     cluster: &ValidatedCluster,
     obstacle: Option<Obstacle>,
 ) -> Result<Outcome, ReconcileError> {
-    let workload = workload(context, &cluster.names).await?;
+    let mut workload = workload(context, &cluster.names).await?;
     let restart = restart::next(&workload, cluster.replicas);
+    let mut refusals = Vec::new();
     if obstacle.is_none() && !observed.cluster.spec.paused {
+        let generation = observed.cluster.metadata.generation.unwrap_or_default();
+        let refused = growth::refused_before(conditions(&observed.cluster), generation);
+        refusals = growth::grow(context, cluster, &mut workload, refused).await?;
         restart_pod(context, observed, &restart).await?;
     }
     let brokers = access::ask_brokers(context, &cluster.names, &workload.pods, &observed.cluster).await?;
@@ -186,6 +209,7 @@ async fn look_again(
         obstacle,
         restart,
         brokers,
+        refusals,
         said,
     })
 }
@@ -233,15 +257,16 @@ async fn write_status(
     if !crate::status::write(&api, cluster, cluster.status.as_ref(), &status).await? {
         return Ok(());
     }
-    let before = cluster
-        .status
-        .as_ref()
-        .map_or(&[][..], |status| &status.conditions);
     context
         .events
-        .transitions(cluster, before, &status.conditions)
+        .transitions(cluster, conditions(cluster), &status.conditions)
         .await;
     Ok(())
+}
+
+fn conditions(cluster: &FelixCluster) -> &[Condition] {
+    let status = cluster.status.as_ref();
+    status.map_or(&[][..], |status| &status.conditions)
 }
 
 /// Buffers may be granted later, and a broker that starts has not spoken yet; nothing but asking tells.

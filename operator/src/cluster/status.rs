@@ -9,6 +9,7 @@ use kube::ResourceExt;
 use self::{storage::storage_bound, workload::diagnose};
 use super::{
     dereference::{Observed, Workload},
+    growth::Refusal,
     restart::{self, RestartStep},
     validate::ValidatedCluster,
 };
@@ -34,6 +35,8 @@ pub(crate) struct Outcome {
     pub(crate) restart: RestartStep,
     /// What the brokers said of themselves, or did before they became unreachable.
     pub(crate) brokers: Vec<BrokerStatus>,
+    /// Why claims cannot be asked for larger volumes.
+    pub(crate) refusals: Vec<Refusal>,
     /// What Kubernetes says about what is missing.
     pub(crate) said: Explanations,
 }
@@ -52,7 +55,7 @@ pub(crate) struct Obstacle {
 pub(crate) struct Explanations {
     /// The class of an unbound claim that does not exist.
     pub(crate) unknown_class: Option<String>,
-    /// What Kubernetes last said about an unbound claim.
+    /// What Kubernetes last said about a claim that is not bound, or grows.
     pub(crate) claim_event: Option<String>,
     /// Why the StatefulSet could not make a pod, in Kubernetes' words.
     pub(crate) pod_refused: Option<String>,

@@ -1,6 +1,6 @@
 //! What to do about claims: they are made by the StatefulSet, whose claim template cannot change. Pure.
 //!
-//! A bound claim is never touched. Claims that never found a volume are made again when class or size is corrected:
+//! A bound claim is never made anew (see `growth.rs` for its size). Claims that never found a volume are made again when class or size is corrected:
 //! the StatefulSet is orphaned first (its pods stay), then the unbound claims go, then the StatefulSet is made anew.
 //! Each step is decided from what is there, so it may be interrupted anywhere.
 
@@ -99,30 +99,19 @@ pub(crate) fn requested_text(template: &ClaimTemplate) -> String {
     }
 }
 
-/// Whether a claim that is bound is what is asked for now; tells what differs.
-pub(crate) fn difference(claim: &PersistentVolumeClaim, wanted: &StorageRequest) -> Option<String> {
-    let spec = claim.spec.as_ref()?;
-    let capacity = claim
-        .status
-        .as_ref()
-        .and_then(|s| s.capacity.as_ref()?.get("storage").map(|q| q.0.clone()));
-    if let Some(class) = wanted
-        .class
-        .as_ref()
-        .filter(|class| spec.storage_class_name.as_ref() != Some(*class))
-    {
-        let has = spec.storage_class_name.as_deref().unwrap_or_default();
-        return Some(format!(
-            "it keeps class {has:?}, spec.storage.className {class:?} is for new volumes only"
-        ));
-    }
-    let bytes = ByteQuantity::new(capacity?).bytes().ok()?;
-    (bytes < wanted.size_bytes).then(|| {
-        format!(
-            "it keeps {bytes} bytes, spec.storage.size asks for {}: volumes do not grow yet",
-            wanted.size_bytes
-        )
-    })
+/// Whether the volume of a claim is no more. Its name is still in the claim.
+pub(crate) fn is_lost(claim: &PersistentVolumeClaim) -> bool {
+    claim.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Lost")
+}
+
+/// Whether a claim that is bound has another class than is asked for now; tells what.
+pub(crate) fn other_class(claim: &PersistentVolumeClaim, wanted: &StorageRequest) -> Option<String> {
+    let has = claim.spec.as_ref()?.storage_class_name.as_ref();
+    let class = wanted.class.as_ref().filter(|class| has != Some(*class))?;
+    let has = has.map(String::as_str).unwrap_or_default();
+    Some(format!(
+        "it keeps class {has:?}, spec.storage.className {class:?} is for new volumes only"
+    ))
 }
 
 fn foreign(cluster: &ValidatedCluster, workload: &Workload) -> Option<String> {

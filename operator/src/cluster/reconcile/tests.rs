@@ -1,5 +1,6 @@
 //! Whole reconciles against an API server in memory: idle, healed, interrupted at every write.
 
+mod growth;
 mod races;
 
 use std::collections::BTreeMap;
@@ -305,6 +306,57 @@ async fn with_delete_claims_and_ca_go_after_the_stateful_set_whatever_crashes() 
     assert!(lab.api.get(CLAIM).is_none() && lab.api.get(CA).is_none());
     assert!(lab.api.get(foreign).is_some());
     assert_eq!(lab.api.get(CLUSTER).unwrap()["metadata"]["finalizers"], json!([]));
+}
+
+#[tokio::test]
+async fn a_pod_of_somebody_else_with_our_labels_is_not_ours_to_restart() {
+    let lab = lab(&spec());
+    lab.settle().await;
+    put_pending_pod(&lab);
+    let mut set = lab.api.get(STATEFUL_SET).unwrap();
+    set["metadata"]["generation"] = json!(1);
+    set["status"] = json!({ "observedGeneration": 1, "updateRevision": "new", "replicas": 1 });
+    lab.api.put(STATEFUL_SET, set);
+    let labels = lab.api.get(POD).unwrap()["metadata"]["labels"].clone();
+    let copies = [
+        ("/api/v1/namespaces/ns/pods/demo-broker-0-debug", Value::Null),
+        (
+            "/api/v1/namespaces/ns/pods/demo-broker-7",
+            json!([{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "x", "uid": "x", "controller": true }]),
+        ),
+    ];
+    for (path, owners) in &copies {
+        let name = path.rsplit('/').next();
+        let metadata =
+            json!({ "name": name, "namespace": "ns", "labels": labels, "ownerReferences": owners });
+        lab.api.put(path, json!({ "metadata": metadata }));
+    }
+    lab.reconcile().await.unwrap();
+    lab.reconcile().await.unwrap();
+    assert!(
+        lab.api.get(POD).is_none(),
+        "ours has no revision and is restarted"
+    );
+    for (path, _) in &copies {
+        assert!(lab.api.get(path).is_some(), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_deletion_that_waits_says_for_what() {
+    let lab = lab(&json!({ "storage": { "size": "1Gi", "deletionPolicy": "Delete" } }));
+    lab.settle().await;
+    put_pending_pod(&lab);
+    delete(&lab);
+    lab.reconcile().await.unwrap();
+    lab.reconcile().await.unwrap();
+    let conditions = lab.cluster().unwrap().status.unwrap().conditions;
+    let ready = conditions.iter().find(|c| c.kind == "Ready").unwrap();
+    assert_eq!(ready.reason, "Leaving");
+    assert!(ready.message.contains("demo-broker-0"), "{}", ready.message);
+    lab.api.take_writes();
+    lab.reconcile().await.unwrap();
+    assert_eq!(lab.api.take_writes(), Vec::<String>::new(), "it is said once");
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::{Explanations, Obstacle, Outcome, refused, status};
 use crate::cluster::{
     dereference::Workload,
+    growth::Refusal,
     restart::RestartStep,
     test_support::{observed, validated},
 };
@@ -59,6 +60,7 @@ fn serving() -> Outcome {
         obstacle: None,
         restart: RestartStep::Settled,
         brokers: vec![broker((8, 8), (8, 8))],
+        refusals: Vec::new(),
         said: Explanations::default(),
     }
 }
@@ -149,17 +151,45 @@ fn an_unknown_storage_class_is_named() {
 }
 
 #[test]
-fn a_bound_volume_that_is_not_what_is_asked_for_is_told_and_serves() {
+fn a_bound_volume_that_is_too_small_is_told_and_serves() {
     let mut outcome = serving();
-    outcome.workload.claims[0].status.as_mut().unwrap().capacity =
-        serde_json::from_value(json!({ "storage": "512Mi" })).unwrap();
+    let claim = &mut outcome.workload.claims[0];
+    claim.status.as_mut().unwrap().capacity = serde_json::from_value(json!({ "storage": "512Mi" })).unwrap();
+    let sizes = "keeps 536870912 bytes, spec.storage.size asks for 1073741824";
+    expect(&outcome, "StorageBound", True, "Differs", sizes);
+    outcome.refusals = vec![Refusal {
+        claim: "data-demo-broker-0".to_owned(),
+        why: "the class says no".to_owned(),
+    }];
+    expect(&outcome, "StorageBound", True, "CannotGrow", sizes);
+    expect(&outcome, "StorageBound", True, "CannotGrow", "the class says no");
+    expect(&outcome, "Ready", True, "Serving", "");
+    outcome.refusals.clear();
+    outcome.said.claim_event = Some("waiting for a driver".to_owned());
+    let spec = outcome.workload.claims[0].spec.as_mut().unwrap();
+    spec.resources = serde_json::from_value(json!({ "requests": { "storage": "1Gi" } })).unwrap();
     expect(
         &outcome,
         "StorageBound",
         True,
-        "Differs",
-        "volumes do not grow yet",
+        "Growing",
+        "from 536870912 to 1073741824 bytes",
     );
+    expect(&outcome, "StorageBound", True, "Growing", "waiting for a driver");
+    expect(&outcome, "Ready", True, "Serving", "");
+}
+
+#[test]
+fn a_volume_that_is_lost_or_about_to_go_is_told() {
+    let mut outcome = serving();
+    outcome.workload.claims = vec![claim("Lost", "fast")];
+    outcome.workload.claims[0].spec.as_mut().unwrap().volume_name = Some("pv".to_owned());
+    expect(&outcome, "StorageBound", False, "Lost", "delete the claim");
+    expect(&outcome, "Ready", False, "Lost", "");
+    let mut outcome = serving();
+    outcome.workload.claims[0].metadata.deletion_timestamp =
+        Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
+    expect(&outcome, "StorageBound", True, "Leaving", "when its pod goes");
     expect(&outcome, "Ready", True, "Serving", "");
 }
 
