@@ -52,6 +52,8 @@ pub(crate) struct Dialer {
     pub(crate) server_name: ServerName<'static>,
     pub(crate) tls: Arc<QuicClientConfig>,
     pub(crate) agent: String,
+    /// What connections ask for instead of one thread of the broker after the other.
+    pub(crate) wish: Option<u8>,
 }
 
 /// A connection that has said hello.
@@ -103,9 +105,10 @@ impl Dialer {
             reason: format!("for {address}: {error}"),
         })?;
         let mut config = quinn::ClientConfig::new(self.tls.clone());
+        let wish = self.wish;
         config
             .transport_config(transport(address.ip()))
-            .initial_dst_cid_provider(Arc::new(first_flight_id));
+            .initial_dst_cid_provider(Arc::new(move || first_flight_id(wish)));
         let connecting = endpoint
             .connect_with(config, address, &self.server_name.to_str())
             .map_err(|error| self.lost(error.to_string()))?;
@@ -198,12 +201,12 @@ impl Dialer {
 }
 
 /// Where a first flight is sent to. A broker serves connections on as many threads as it likes and takes the first byte of the
-/// id, modulo their number, for a wish; others take the id for the random one that it is but for that byte. The connections
-/// of one process ask for one thread after the other, and different processes begin with different ones.
-fn first_flight_id() -> ConnectionId {
+/// id, modulo their number, for a wish; others take the id for the random one that it is but for that byte. Without a wish,
+/// the connections of one process ask for one thread after the other, and different processes begin with different ones.
+fn first_flight_id(wish: Option<u8>) -> ConnectionId {
     static NEXT: LazyLock<AtomicU8> = LazyLock::new(|| AtomicU8::new(rand::random()));
     let mut id: [u8; FIRST_ID_BYTES] = rand::random();
-    id[0] = NEXT.fetch_add(1, Ordering::Relaxed);
+    id[0] = wish.unwrap_or_else(|| NEXT.fetch_add(1, Ordering::Relaxed));
     ConnectionId::new(&id)
 }
 
@@ -296,10 +299,11 @@ mod tests {
 
     #[test]
     fn first_flights_ask_for_one_thread_after_the_other_and_are_random_otherwise() {
-        let ids: Vec<_> = (0..=u8::MAX).map(|_| first_flight_id()).collect();
+        let ids: Vec<_> = (0..=u8::MAX).map(|_| first_flight_id(None)).collect();
         for pair in ids.windows(2) {
             assert_eq!(pair[1][0], pair[0][0].wrapping_add(1));
             assert_ne!(pair[1][1..], pair[0][1..]);
         }
+        assert_eq!(first_flight_id(Some(77))[0], 77);
     }
 }

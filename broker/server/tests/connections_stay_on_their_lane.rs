@@ -10,9 +10,9 @@ mod support;
 
 use std::net::UdpSocket;
 
-use felix_client::ErrorCode;
+use felix_client::{Client, ErrorCode};
 use quinn::ConnectionError;
-use support::{broker_with_lanes, by_lane, client_of, process::start_with, raw::RawClient, within};
+use support::{STREAM, broker_with_lanes, by_lane, client_of, process::start_with, raw::RawClient, within};
 
 const LANES: u8 = 4;
 
@@ -59,6 +59,25 @@ async fn the_clients_of_one_process_spread_over_the_lanes() {
     }
     let connections = by_lane(&broker.metrics_text(), "felix_lane_connections");
     assert!(connections.iter().all(|count| *count > 0), "{connections:?}");
+    broker.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_of_one_shard_meet_and_those_of_its_neighbour_are_elsewhere() {
+    let broker = broker_with_lanes(LANES, |_| {}).await;
+    let near = async |shard| {
+        let builder = Client::builder(&broker.addr().to_string()).ca_pem(broker.ca_pem());
+        let builder = builder.server_name("localhost").unwrap();
+        within(builder.near_shard(STREAM, shard).connect()).await.unwrap()
+    };
+    let lanes_used = || {
+        let connections = by_lane(&broker.metrics_text(), "felix_lane_connections");
+        connections.into_iter().filter(|count| *count > 0).count()
+    };
+    let _two = [near(0).await, near(0).await];
+    assert_eq!(lanes_used(), 1);
+    let _neighbour = near(1).await;
+    assert_eq!(lanes_used(), 2);
     broker.shutdown().await;
 }
 
