@@ -148,6 +148,8 @@ impl Subscription {
                     () = woken => {}
                     frame = &mut frame => break frame,
                     () = &mut draining => {
+                        // The last records and the end may come at once, from other lanes: the records go first.
+                        while self.deliver(send).await?.is_some() {}
                         return Err(Refused::new(ErrorCode::ShuttingDown, "the broker stops"));
                     }
                 }

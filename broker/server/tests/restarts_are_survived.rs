@@ -100,8 +100,10 @@ async fn after_a_kill_clients_of_every_lane_are_told_at_once() {
     // A process with other lanes knows the connections as well.
     let second = start_with(directory.path(), addresses, &["--lanes", "3"]).await;
     for client in raw {
-        let (mut send, _recv) = client.connection.open_bi().await.unwrap();
-        send.write_all(&[0; 1000]).await.unwrap();
+        // Whatever it sends is answered; a packet that was still to be sent may have been already.
+        if let Ok((mut send, _recv)) = client.connection.open_bi().await {
+            send.write_all(&[0; 1000]).await.ok();
+        }
         // A stateless reset, not a silence that has lasted too long.
         let error = within(client.connection.closed()).await;
         assert!(matches!(error, ConnectionError::Reset), "{error}");
