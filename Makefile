@@ -2,7 +2,7 @@
 # in $$FELIX_CACHE (~/.cache/felix), by content. Only dev/kube asks for root.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-local test lint unit e2e kube-up kube-down images clean
+.PHONY: help demo demo-local test lint unit e2e bench kube-up kube-down images clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -24,6 +24,9 @@ unit: ## the tests that need neither root nor Kubernetes
 
 e2e: ## the tests on a real Kubernetes (needs root for dev/kube)
 	@dev/e2e
+
+bench: ## the broker against relays and NATS, an hour on a quiet machine (ARGS='--only layout2,1to1-256')
+	@dev/bench $(ARGS)
 
 kube-up: ## a real Kubernetes of three nodes on this machine (NODES=0..3)
 	@dev/kube up $(or $(NODES),3)

@@ -1,5 +1,7 @@
 //! The command line of `felix-bench`: the only place that names a flag, and the checks that need no network.
 
+mod yardstick;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,6 +9,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::row::{self, Preset, Row, RowError};
+pub use yardstick::{CaseArgs, TableArgs};
 
 /// Measures Felix: publish to delivery latency and sustained rates, every delivery verified.
 #[derive(Debug, Parser)]
@@ -26,6 +29,13 @@ pub enum Command {
     Limits(LimitsArgs),
     /// Compare two commands by many short pairs in random order.
     Pairs(PairsArgs),
+    /// Measure one case for a second or two: a broker, or what it is compared with.
+    Case(Box<CaseArgs>),
+    /// Compare the broker with relays and NATS, case by case, and hold the ratios against their bounds.
+    Table(Box<TableArgs>),
+    /// A process of a case in layout 2; it is told by its input what to do.
+    #[command(hide = true)]
+    Role,
     /// Turn result lines into one self-contained HTML page.
     Report(ReportArgs),
 }
@@ -277,7 +287,7 @@ mod tests {
         let line = ["felix-bench", "latency"].iter().chain(args);
         match Cli::try_parse_from(line).unwrap().command {
             Command::Latency(args) => args,
-            Command::Report(_) | Command::Limits(_) | Command::Pairs(_) => panic!("not a latency command"),
+            other => panic!("not a latency command: {other:?}"),
         }
     }
 

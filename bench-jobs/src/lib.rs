@@ -1,6 +1,7 @@
 //! The Felix benchmark: the latency matrix, on loopback or in a Job.
 
 mod arrivals;
+mod case;
 mod chart;
 pub mod cli;
 mod clock;
@@ -20,10 +21,33 @@ mod session;
 mod table;
 mod target;
 mod verify;
+mod yardstick;
 
 use std::process::ExitCode;
 
 use cli::Command;
+
+/// The runtime that a command is measured on: clients of a measurement between processes have one thread each, as the relay
+/// has; what runs in one process has two workers; the rest has a worker a core.
+///
+/// # Errors
+/// The system refuses a thread.
+pub fn runtime(command: &Command) -> std::io::Result<tokio::runtime::Runtime> {
+    let mut builder = match command {
+        Command::Role => tokio::runtime::Builder::new_current_thread(),
+        Command::Case(_) => {
+            let mut builder = tokio::runtime::Builder::new_multi_thread();
+            builder.worker_threads(2);
+            builder
+        }
+        Command::Latency(_)
+        | Command::Limits(_)
+        | Command::Pairs(_)
+        | Command::Table(_)
+        | Command::Report(_) => tokio::runtime::Builder::new_multi_thread(),
+    };
+    builder.enable_all().build()
+}
 
 /// Runs a command. 0: all passed; 1: a row failed or results could not be written; 2: the flags do not describe a run.
 pub async fn run(command: Command) -> ExitCode {
@@ -31,6 +55,11 @@ pub async fn run(command: Command) -> ExitCode {
         Command::Latency(args) => return session::run(*args).await,
         Command::Limits(args) => limits::run(&args).await.map_err(|error| (error, session::FAILED)),
         Command::Pairs(args) => pairs::run(&args).await.map_err(|error| (error, session::FAILED)),
+        Command::Case(args) => case::run(&args).await.map_err(|error| (error, session::FAILED)),
+        Command::Table(args) => yardstick::run(&args)
+            .await
+            .map_err(|error| (error, session::FAILED)),
+        Command::Role => case::role::run().await.map_err(|error| (error, session::FAILED)),
         Command::Report(args) => report::run(&args).map_err(|error| (error, session::BAD_INPUT)),
     };
     match done {

@@ -3,8 +3,8 @@
 //! Nothing here parses, stores or checks anything: a UDP echo, a QUIC echo, a relay (publisher, relay, subscriber) and a
 //! fan-out, with the transport settings that the broker uses between loopback peers.
 
-mod quic;
-mod relay;
+pub(crate) mod quic;
+pub(crate) mod relay;
 mod udp;
 
 use std::time::Duration;

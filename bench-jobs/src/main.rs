@@ -6,16 +6,21 @@ use clap::Parser;
 use felix_bench::cli::Cli;
 use tracing_subscriber::EnvFilter;
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let cli = Cli::parse();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .init();
+    let runtime = match felix_bench::runtime(&cli.command) {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("felix-bench: starting the runtime: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
     // On a worker of the runtime: whoever runs on the main thread is woken across threads for every acknowledgement.
-    tokio::spawn(felix_bench::run(cli.command))
-        .await
-        .unwrap_or(ExitCode::FAILURE)
+    let running = runtime.spawn(felix_bench::run(cli.command));
+    runtime.block_on(running).unwrap_or(ExitCode::FAILURE)
 }

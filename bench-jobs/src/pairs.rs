@@ -42,10 +42,10 @@ struct Pair {
 
 /// A median and the interval that holds it in 95 of 100 resamples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-struct Estimate {
-    median: f64,
-    low: f64,
-    high: f64,
+pub(crate) struct Estimate {
+    pub(crate) median: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
 }
 
 /// Runs the pairs and prints the verdict.
@@ -97,18 +97,42 @@ pub(crate) async fn run(args: &PairsArgs) -> anyhow::Result<()> {
 }
 
 async fn run_pair(args: &PairsArgs, a_first: bool) -> anyhow::Result<Pair> {
-    let (a, b) = if a_first {
-        let a = run_one(&args.a, args).await?;
-        (a, run_one(&args.b, args).await?)
-    } else {
-        let b = run_one(&args.b, args).await?;
-        (run_one(&args.a, args).await?, b)
+    let outputs = run_both(&args.a, &args.b, a_first).await?;
+    let read = |command: &str, output: &str| {
+        read(output, &args.field, args.cost.as_deref()).with_context(|| format!("output of {command:?}"))
     };
-    Ok(Pair { a_first, a, b })
+    Ok(Pair {
+        a_first,
+        a: read(&args.a, &outputs.a)?,
+        b: read(&args.b, &outputs.b)?,
+    })
 }
 
-/// Runs a command by the shell and reads its figures from the last line of its output that is a JSON object.
-async fn run_one(command: &str, args: &PairsArgs) -> anyhow::Result<Run> {
+/// What two commands printed.
+pub(crate) struct Outputs {
+    pub(crate) a: String,
+    pub(crate) b: String,
+}
+
+/// Runs two commands, one after the other.
+pub(crate) async fn run_both(a: &str, b: &str, a_first: bool) -> anyhow::Result<Outputs> {
+    if a_first {
+        let a = run_one(a).await?;
+        Ok(Outputs {
+            a,
+            b: run_one(b).await?,
+        })
+    } else {
+        let b = run_one(b).await?;
+        Ok(Outputs {
+            a: run_one(a).await?,
+            b,
+        })
+    }
+}
+
+/// Runs a command by the shell; gives what it printed.
+async fn run_one(command: &str) -> anyhow::Result<String> {
     let output = Command::new("sh")
         .args(["-c", command])
         .stdin(Stdio::null())
@@ -120,32 +144,29 @@ async fn run_one(command: &str, args: &PairsArgs) -> anyhow::Result<Run> {
     if !output.status.success() {
         bail!("{command:?} ended with {}", output.status);
     }
-    read(
-        &String::from_utf8_lossy(&output.stdout),
-        &args.field,
-        args.cost.as_deref(),
-    )
-    .with_context(|| format!("output of {command:?}"))
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 fn read(output: &str, field: &str, cost: Option<&str>) -> anyhow::Result<Run> {
-    let line = output
-        .lines()
-        .rev()
-        .find_map(|line| serde_json::from_str(line).ok().filter(Value::is_object));
-    let line: Value = line.context("no line of it is a JSON object")?;
-    let number = |path: &str| {
-        let pointer = format!("/{}", path.replace('.', "/"));
-        let number = line
-            .pointer(&pointer)
-            .and_then(Value::as_f64)
-            .filter(|number| *number > 0.0);
-        number.with_context(|| format!("{path} is no number above 0"))
-    };
+    let object = last_object(output)?;
     Ok(Run {
-        figure: number(field)?,
-        cost: cost.map(number).transpose()?,
+        figure: figure(&object, field)?,
+        cost: cost.map(|path| figure(&object, path)).transpose()?,
     })
+}
+
+/// The last line of an output that is a JSON object.
+pub(crate) fn last_object(output: &str) -> anyhow::Result<Value> {
+    let mut lines = output.lines().rev();
+    let object = lines.find_map(|line| serde_json::from_str(line).ok().filter(Value::is_object));
+    object.context("no line of it is a JSON object")
+}
+
+/// The number above 0 at a path of an object, for example `result.rate`: a ratio needs one.
+pub(crate) fn figure(object: &Value, path: &str) -> anyhow::Result<f64> {
+    let number = object.pointer(&format!("/{}", path.replace('.', "/")));
+    let number = number.and_then(Value::as_f64).filter(|number| *number > 0.0);
+    number.with_context(|| format!("{path} is no number above 0"))
 }
 
 fn keep(path: &Path, pair: &Pair) -> anyhow::Result<()> {
@@ -158,7 +179,7 @@ fn ratio(pair: &Pair) -> f64 {
 }
 
 /// The median with its bootstrap interval. There must be at least one value.
-fn estimate(values: &[f64], random: &mut StdRng) -> Estimate {
+pub(crate) fn estimate(values: &[f64], random: &mut StdRng) -> Estimate {
     let mut medians: Vec<f64> = (0..RESAMPLES)
         .map(|_| {
             median(
@@ -177,7 +198,8 @@ fn estimate(values: &[f64], random: &mut StdRng) -> Estimate {
     }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+/// The middle of the values; NaN where there are none.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     match values.get(middle) {

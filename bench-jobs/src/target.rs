@@ -42,22 +42,12 @@ impl Target {
     }
 
     /// A broker with its stream in this process, on this runtime.
-    async fn embedded(stream: &str) -> anyhow::Result<Self> {
+    pub(crate) async fn embedded(stream: &str) -> anyhow::Result<Self> {
         let broker = embedded(EmbeddedConfig::default())
             .await
             .context("starting the embedded broker")?;
-        let slow_subscriber = SlowSubscriberSpec {
-            policy: SlowSubscriberPolicy::Block,
-            window_bytes: WINDOW_BYTES,
-            allow_block: true,
-        };
-        let spec = StreamSpec {
-            ring_bytes: RING_BYTES,
-            slow_subscriber,
-            ..StreamSpec::default()
-        };
         broker
-            .create_stream(stream, spec)
+            .create_stream(stream, stream_spec())
             .await
             .with_context(|| format!("creating stream {stream:?}"))?;
         Ok(Self {
@@ -80,11 +70,35 @@ impl Target {
         Ok(builder.connect().await?)
     }
 
+    /// Where it listens, `host:port`.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// What its clients trust.
+    pub(crate) fn ca_pem(&self) -> &[u8] {
+        &self.ca_pem
+    }
+
     /// Stops the broker if it is ours.
     pub(crate) async fn stop(self) {
         if let Some(broker) = self.embedded {
             broker.shutdown().await;
         }
+    }
+}
+
+/// The stream of a broker that is started for a measurement: subscribers may pace the publisher, so nothing is dropped.
+pub(crate) fn stream_spec() -> StreamSpec {
+    let slow_subscriber = SlowSubscriberSpec {
+        policy: SlowSubscriberPolicy::Block,
+        window_bytes: WINDOW_BYTES,
+        allow_block: true,
+    };
+    StreamSpec {
+        ring_bytes: RING_BYTES,
+        slow_subscriber,
+        ..StreamSpec::default()
     }
 }
 

@@ -10,6 +10,9 @@ use quinn::{
     AckFrequencyConfig, ClientConfig, Connection, Endpoint, EndpointConfig, MtuDiscoveryConfig, ServerConfig,
     TransportConfig,
 };
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 
 use super::{Found, Load, WARMUP_ROUNDS};
 use crate::measure::latency_histogram;
@@ -19,50 +22,69 @@ const MTU: u16 = 4096;
 const UDP_BUFFER_BYTES: usize = 8 << 20;
 const WINDOW_BYTES: u32 = 64 << 20;
 
-/// Both ends' configurations, with a certificate made for the occasion.
-#[derive(Clone)]
-pub(super) struct Configs {
-    server: ServerConfig,
-    client: ClientConfig,
+/// A listening endpoint with a certificate made for the occasion.
+pub(crate) struct Listening {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) address: SocketAddr,
+    /// What clients trust.
+    pub(crate) ca_pem: String,
 }
 
-impl Configs {
-    pub(super) fn new() -> anyhow::Result<Self> {
-        let made = rcgen::generate_simple_self_signed(vec!["localhost".into()])?;
-        let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der());
-        let key = key.map_err(anyhow::Error::msg)?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let versions = &[&rustls::version::TLS13];
-        let server = rustls::ServerConfig::builder_with_provider(provider.clone())
-            .with_protocol_versions(versions)?
-            .with_no_client_auth()
-            .with_single_cert(vec![made.cert.der().clone()], key)?;
+/// Opens an endpoint on loopback.
+pub(crate) fn listen() -> anyhow::Result<Listening> {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".into()])?;
+    let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der());
+    let key = key.map_err(anyhow::Error::msg)?;
+    let mut config = rustls::ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)?;
+    config.alpn_protocols = vec![felix_wire::ALPN.to_vec()];
+    let mut config = ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(config)?));
+    config.transport_config(transport());
+    let endpoint = endpoint(Some(config))?;
+    Ok(Listening {
+        address: endpoint.local_addr()?,
+        endpoint,
+        ca_pem: made.cert.pem(),
+    })
+}
+
+/// Connects to a [`Listening`] endpoint.
+#[derive(Clone)]
+pub(crate) struct Dialer(ClientConfig);
+
+impl Dialer {
+    /// Trusts the certificate in `ca_pem`.
+    pub(crate) fn new(ca_pem: &[u8]) -> anyhow::Result<Self> {
         let mut roots = rustls::RootCertStore::empty();
-        roots.add(made.cert.der().clone())?;
-        let client = rustls::ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(versions)?
+        for certificate in CertificateDer::pem_slice_iter(ca_pem) {
+            roots.add(certificate.context("reading a certificate")?)?;
+        }
+        let mut config = rustls::ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        let transport = transport();
-        let mut server = ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(server)?));
-        let mut client = ClientConfig::new(Arc::new(QuicClientConfig::try_from(client)?));
-        server.transport_config(transport.clone());
-        client.transport_config(transport);
-        Ok(Self { server, client })
-    }
-
-    /// A listening endpoint and its address.
-    pub(super) fn listen(&self) -> anyhow::Result<(Endpoint, SocketAddr)> {
-        let endpoint = endpoint(Some(self.server.clone()))?;
-        let address = endpoint.local_addr()?;
-        Ok((endpoint, address))
+        config.alpn_protocols = vec![felix_wire::ALPN.to_vec()];
+        let mut config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(config)?));
+        config.transport_config(transport());
+        Ok(Self(config))
     }
 
     /// A connection from an endpoint of its own, as every client has.
-    pub(super) async fn connect(&self, address: SocketAddr) -> anyhow::Result<Connection> {
-        let connecting = endpoint(None)?.connect_with(self.client.clone(), address, "localhost")?;
+    pub(crate) async fn connect(&self, address: SocketAddr) -> anyhow::Result<Connection> {
+        let connecting = endpoint(None)?.connect_with(self.0.clone(), address, "localhost")?;
         connecting.await.context("connecting")
     }
+}
+
+/// AES-128-GCM first, as Felix clients ask for: another cipher would be another limit.
+fn provider() -> Arc<CryptoProvider> {
+    let mut provider = rustls::crypto::ring::default_provider();
+    provider
+        .cipher_suites
+        .sort_by_key(|suite| suite.suite() != rustls::CipherSuite::TLS13_AES_128_GCM_SHA256);
+    Arc::new(provider)
 }
 
 fn endpoint(server: Option<ServerConfig>) -> anyhow::Result<Endpoint> {
@@ -99,8 +121,11 @@ fn transport() -> Arc<TransportConfig> {
 
 /// Messages there and back over one stream, both ends on this runtime.
 pub(super) async fn echo(load: Load) -> anyhow::Result<Found> {
-    let configs = Configs::new()?;
-    let (server, address) = configs.listen()?;
+    let Listening {
+        endpoint: server,
+        address,
+        ca_pem,
+    } = listen()?;
     let far = tokio::spawn(async move {
         let connection = server.accept().await.context("nobody came")?.await?;
         let (mut send, mut recv) = connection.accept_bi().await?;
@@ -109,7 +134,7 @@ pub(super) async fn echo(load: Load) -> anyhow::Result<Found> {
         }
         anyhow::Ok(())
     });
-    let connection = configs.connect(address).await?;
+    let connection = Dialer::new(ca_pem.as_bytes())?.connect(address).await?;
     let (mut send, mut recv) = connection.open_bi().await?;
     let message = vec![7; load.message.max(1)];
     let mut buffer = message.clone();

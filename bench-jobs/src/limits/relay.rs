@@ -10,7 +10,7 @@ use quinn::{Connection, Endpoint, RecvStream, SendStream};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::quic::Configs;
+use super::quic::{Dialer, Listening, listen};
 use super::{Found, Load, WARMUP_ROUNDS};
 use crate::cpu;
 use crate::measure::latency_histogram;
@@ -32,14 +32,18 @@ struct Ends {
 
 impl Ends {
     async fn new(fanout: usize, acknowledge: bool) -> anyhow::Result<Self> {
-        let configs = Configs::new()?;
-        let (server, address) = configs.listen()?;
-        let relay = tokio::spawn(relay(server, fanout, acknowledge));
+        let Listening {
+            endpoint,
+            address,
+            ca_pem,
+        } = listen()?;
+        let dialer = Dialer::new(ca_pem.as_bytes())?;
+        let relay = tokio::spawn(relay(endpoint, fanout, acknowledge));
         let mut subscribers = Vec::with_capacity(fanout);
         for _ in 0..fanout {
-            subscribers.push(subscriber(&configs, address).await?);
+            subscribers.push(subscriber(&dialer, address).await?);
         }
-        let publisher = configs.connect(address).await?;
+        let publisher = dialer.connect(address).await?;
         let (send, acks) = publisher.open_bi().await?;
         Ok(Self {
             send,
@@ -51,8 +55,12 @@ impl Ends {
     }
 }
 
-async fn subscriber(configs: &Configs, address: SocketAddr) -> anyhow::Result<(Connection, RecvStream)> {
-    let connection = configs.connect(address).await?;
+/// A subscriber's connection and stream, known to the relay.
+pub(crate) async fn subscriber(
+    dialer: &Dialer,
+    address: SocketAddr,
+) -> anyhow::Result<(Connection, RecvStream)> {
+    let connection = dialer.connect(address).await?;
     let mut recv = connection.accept_uni().await?;
     let mut ready = [0; READY.len()];
     recv.read_exact(&mut ready).await?;
@@ -60,7 +68,7 @@ async fn subscriber(configs: &Configs, address: SocketAddr) -> anyhow::Result<(C
 }
 
 /// Accepts the subscribers, then the publisher, and relays until the publisher ends.
-async fn relay(server: Endpoint, fanout: usize, acknowledge: bool) -> anyhow::Result<()> {
+pub(crate) async fn relay(server: Endpoint, fanout: usize, acknowledge: bool) -> anyhow::Result<()> {
     let mut queues = Vec::with_capacity(fanout);
     let mut writers = JoinSet::new();
     for _ in 0..fanout {

@@ -1,0 +1,142 @@
+//! `felix-bench case` as it is run by hand: every target in every layout that needs no more than this workspace, and NATS
+//! where `FELIX_BENCH_NATS_SERVER` names a server and the client is built in.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// How long is measured at first, in seconds: what is asked is whether it works, not how fast it is.
+const SECONDS: f64 = 0.3;
+
+/// Longest that is measured on a machine so busy that nothing arrives within less.
+const SECONDS_MAX: f64 = 20.0;
+
+fn case(flags: &str, seconds: f64) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_felix-bench"))
+        .arg("case")
+        .args(flags.split(' '))
+        .args(["--warmup", "0.1", "--seconds", &seconds.to_string()])
+        .output()
+        .unwrap()
+}
+
+/// Runs a case and checks what every one must show.
+#[track_caller]
+fn measured(flags: &str) -> Value {
+    let mut seconds = SECONDS;
+    let mut output = case(flags, seconds);
+    while seconds < SECONDS_MAX
+        && String::from_utf8_lossy(&output.stderr).contains("nothing arrived in the window")
+    {
+        seconds *= 2.0;
+        output = case(flags, seconds);
+    }
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(output.status.success(), "{flags}\n{out}\n{err}");
+    let object: Value = serde_json::from_str(out.trim()).unwrap();
+    assert_eq!(
+        (&object["verified"], &object["dropped"]),
+        (&true.into(), &0.into()),
+        "{object}"
+    );
+    let deliveries = object["published"].as_u64().unwrap() * object["fanout"].as_u64().unwrap();
+    assert_eq!(object["delivered"].as_u64(), Some(deliveries), "{object}");
+    for figure in ["deliveredBytesPerSecond", "deliveriesPerSecond"] {
+        assert!(object[figure].as_f64().unwrap() > 0.0, "{figure} in {object}");
+    }
+    object
+}
+
+/// The broker's program beside this one, built if only this package was.
+fn broker() -> String {
+    let own = Path::new(env!("CARGO_BIN_EXE_felix-bench"));
+    let broker = own.with_file_name("felix-broker");
+    if !broker.exists() {
+        let mut build = Command::new(env!("CARGO"));
+        build.args([
+            "build",
+            "--quiet",
+            "--locked",
+            "-p",
+            "felix-broker",
+            "--bin",
+            "felix-broker",
+        ]);
+        if !cfg!(debug_assertions) {
+            build.arg("--release");
+        }
+        assert!(build.status().unwrap().success(), "building felix-broker");
+    }
+    broker.display().to_string()
+}
+
+#[test]
+fn felix_in_one_process() {
+    measured("--target felix --layout 1 --batch 64 --fanout 2");
+    let latency = measured("--target felix --layout 1 --acked --fanout 2");
+    assert!(latency["p50Nanoseconds"].as_u64() <= latency["p99Nanoseconds"].as_u64());
+    assert!(latency["latencies"].as_u64().unwrap() > 0);
+    measured("--target felix --layout 1 --publishers 8");
+}
+
+#[test]
+fn felix_in_three_processes() {
+    let broker = broker();
+    measured(&format!(
+        "--target felix --layout 2 --batch 64 --fanout 2 --broker {broker}"
+    ));
+    measured(&format!("--target felix --layout 2 --acked --broker {broker}"));
+    measured(&format!(
+        "--target felix --layout 2 --publishers 8 --broker {broker}"
+    ));
+}
+
+#[test]
+fn the_raw_relay() {
+    for layout in [1, 2] {
+        measured(&format!("--target relay --layout {layout} --batch 64 --fanout 2"));
+        let latency = measured(&format!("--target relay --layout {layout} --acked --fanout 2"));
+        assert!(latency["latencies"].as_u64().unwrap() > 0, "{latency}");
+    }
+}
+
+#[test]
+fn the_relay_with_our_ends() {
+    for layout in [1, 2] {
+        measured(&format!(
+            "--target relay-ends --layout {layout} --batch 64 --payload 1024 --fanout 2"
+        ));
+        measured(&format!(
+            "--target relay-ends --layout {layout} --acked --fanout 2"
+        ));
+        measured(&format!("--target relay-ends --layout {layout} --publishers 8"));
+        measured(&format!("--target relay-ends --layout {layout} --fanout 20"));
+    }
+}
+
+#[cfg(feature = "nats")]
+#[test]
+fn nats_with_and_without_tls() {
+    let Some(server) = std::env::var_os("FELIX_BENCH_NATS_SERVER") else {
+        eprintln!("FELIX_BENCH_NATS_SERVER names no server: nothing to measure");
+        return;
+    };
+    assert!(Path::new(&server).is_file(), "{server:?} is no file");
+    for target in ["nats", "nats-plain"] {
+        measured(&format!("--target {target} --batch 64 --fanout 2"));
+        measured(&format!("--target {target} --acked --fanout 2"));
+        measured(&format!("--target {target} --publishers 8"));
+    }
+}
+
+#[test]
+fn a_case_that_makes_no_sense_is_refused() {
+    let output = case("--target nats --layout 1", SECONDS);
+    assert!(!output.status.success());
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(err.contains("--layout 2"), "{err}");
+}
