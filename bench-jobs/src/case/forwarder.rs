@@ -7,8 +7,8 @@ use anyhow::{Context, bail};
 use bytes::{Bytes, BytesMut};
 use felix_wire::{
     AckEntry, Acks, Deliver, FRAME_HEAD_LEN, Frame, FrameHead, FrameKind, Incarnation, IncomingBatch,
-    MAX_ACKS_PER_FRAME, MAX_BATCH_BYTES, MAX_FRAME_BYTES, Metadata, Offset, PublishOpened, Reached,
-    Selection, SlowPolicy, Stamp, StreamClass, Subscribe, Subscribed, VERSION, Welcome, take_frame,
+    MAX_BATCH_BYTES, MAX_FRAME_BYTES, Metadata, Offset, PublishOpened, Reached, Selection, SlowPolicy, Stamp,
+    StreamClass, Subscribe, Subscribed, VERSION, Welcome, take_frame,
 };
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
 use tokio::io::AsyncReadExt;
@@ -126,21 +126,14 @@ async fn publisher(
     mut buffer: BytesMut,
     middle: Middle,
 ) -> anyhow::Result<()> {
-    let mut acks: Vec<AckEntry> = Vec::with_capacity(MAX_ACKS_PER_FRAME);
+    let mut acks: Vec<AckEntry> = Vec::new();
     loop {
         while let Some(batch) = take_batch(&mut buffer)? {
             acks.push(Ok(forward(batch, &middle).await?));
-            if acks.len() == MAX_ACKS_PER_FRAME {
-                break;
-            }
         }
-        if !acks.is_empty() {
-            let full = acks.len() == MAX_ACKS_PER_FRAME;
-            let entries = std::mem::replace(&mut acks, Vec::with_capacity(MAX_ACKS_PER_FRAME));
-            send.write_chunk(encode(&Frame::Acks(Acks(entries)))).await?;
-            if full {
-                continue;
-            }
+        while !acks.is_empty() {
+            send.write_chunk(encode(&Frame::Acks(Acks::take_from(&mut acks))))
+                .await?;
         }
         if !fill(&mut recv, &mut buffer).await? {
             send.finish()?;
@@ -187,7 +180,7 @@ async fn subscriber(mut send: SendStream, subscribe: Subscribe, middle: Middle) 
     let subscribed = Frame::Subscribed(Subscribed {
         incarnation: INCARNATION,
         from,
-        policy: subscribe.policy.unwrap_or(SlowPolicy::Block),
+        policy: subscribe.policy.or(Some(SlowPolicy::Block)),
         window: subscribe.window,
     });
     send.write_chunk(encode(&subscribed)).await?;
