@@ -222,10 +222,10 @@ impl Apart {
         let mut role = Role::start()?;
         let (case, directory) = (case.clone(), PathBuf::from(directory));
         role.ask(&Ask::Serve { case, directory }).await?;
-        match role.answer().await? {
-            Answer::Serving(access) => Ok((Self::Role(role), access)),
-            _ => bail!("the relay answered out of turn"),
-        }
+        let Answer::Serving(access) = role.answer().await? else {
+            bail!("the relay answered out of turn");
+        };
+        Ok((Self::Role(role), access))
     }
 
     fn pid(&self) -> Option<u32> {

@@ -285,10 +285,10 @@ mod tests {
 
     fn latency(args: &[&str]) -> Box<LatencyArgs> {
         let line = ["felix-bench", "latency"].iter().chain(args);
-        match Cli::try_parse_from(line).unwrap().command {
-            Command::Latency(args) => args,
-            other => panic!("not a latency command: {other:?}"),
-        }
+        let Command::Latency(args) = Cli::try_parse_from(line).unwrap().command else {
+            panic!("not a latency command")
+        };
+        args
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! `felix-bench case` as it is run by hand: every target in every layout that needs no more than this workspace, and NATS
 //! where `FELIX_BENCH_NATS_SERVER` names a server and the client is built in.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::Path;
 use std::process::{Command, Output};
 

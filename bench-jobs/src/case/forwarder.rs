@@ -12,10 +12,11 @@ use felix_wire::{
 };
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
 use tokio::io::AsyncReadExt;
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::Mutex;
+use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::task::JoinSet;
 
-/// Batches that wait for one subscriber; then publishers are not read.
+/// Reads' worth of batches that wait for one subscriber; then publishers are not read.
 const QUEUE: usize = 64;
 
 /// Room for reading, in bytes: many batches for one look into QUIC.
@@ -27,12 +28,8 @@ const JOINED_BELOW: usize = 4 << 10;
 /// The stream's one life.
 const INCARNATION: Incarnation = Incarnation(1);
 
-/// A batch on its way, behind the head of its frame.
-#[derive(Clone)]
-struct Forwarded {
-    head: Bytes,
-    batch: Bytes,
-}
+/// Batches on their way behind the heads of their frames, ready to be written; the same for every subscriber.
+type Forwarded = Arc<[Bytes]>;
 
 /// What publishers and subscribers share.
 struct Shared {
@@ -128,9 +125,7 @@ async fn publisher(
 ) -> anyhow::Result<()> {
     let mut acks: Vec<AckEntry> = Vec::new();
     loop {
-        while let Some(batch) = take_batch(&mut buffer)? {
-            acks.push(Ok(forward(batch, &middle).await?));
-        }
+        forward(&mut buffer, &middle, &mut acks).await?;
         while !acks.is_empty() {
             send.write_chunk(encode(&Frame::Acks(Acks::take_from(&mut acks))))
                 .await?;
@@ -142,31 +137,46 @@ async fn publisher(
     }
 }
 
-/// Gives a batch its place and hands it to every subscriber.
-async fn forward(batch: BytesMut, middle: &Middle) -> anyhow::Result<felix_wire::Ack> {
+/// Gives the batches that are there their places and hands them to every subscriber.
+async fn forward(buffer: &mut BytesMut, middle: &Middle, acks: &mut Vec<AckEntry>) -> anyhow::Result<()> {
     let mut shared = middle.lock().await;
-    let stamp = Stamp {
-        incarnation: INCARNATION,
-        base_offset: shared.next,
-        ..Stamp::default()
-    };
-    let batch = IncomingBatch::trust(batch)?.stamp(&stamp);
-    let (from, to) = (batch.base_offset(), batch.next_offset());
-    let mut head = BytesMut::with_capacity(64);
-    Deliver::encode_head(from, to, &Selection::All, batch.len(), &mut head);
-    let forwarded = Forwarded {
-        head: head.freeze(),
-        batch: batch.into_bytes(),
-    };
-    for queue in &shared.queues {
-        // A subscriber that left is the bench's to notice.
-        queue.send(forwarded.clone()).await.ok();
+    let (mut chunks, mut joined) = (Vec::new(), BytesMut::new());
+    while let Some(batch) = take_batch(buffer)? {
+        let stamp = Stamp {
+            incarnation: INCARNATION,
+            base_offset: shared.next,
+            ..Stamp::default()
+        };
+        let batch = IncomingBatch::trust(batch)?.stamp(&stamp);
+        let (from, to) = (batch.base_offset(), batch.next_offset());
+        Deliver::encode_head(from, to, &Selection::All, batch.len(), &mut joined);
+        if batch.len() < JOINED_BELOW {
+            joined.extend_from_slice(batch.bytes());
+        } else {
+            chunks.push(joined.split().freeze());
+            chunks.push(batch.into_bytes());
+        }
+        shared.next = to;
+        acks.push(Ok(felix_wire::Ack {
+            base_offset: from,
+            reached: Reached::Stored,
+        }));
     }
-    shared.next = to;
-    Ok(felix_wire::Ack {
-        base_offset: from,
-        reached: Reached::Stored,
-    })
+    if !joined.is_empty() {
+        chunks.push(joined.freeze());
+    }
+    if chunks.is_empty() {
+        return Ok(());
+    }
+    let chunks: Forwarded = chunks.into();
+    for queue in &shared.queues {
+        // Without waiting where there is room: a wait would let other tasks run, and they would write too little at once.
+        if let Err(TrySendError::Full(chunks)) = queue.try_send(chunks.clone()) {
+            // A subscriber that left is the bench's to notice.
+            queue.send(chunks).await.ok();
+        }
+    }
+    Ok(())
 }
 
 /// Writes what is queued, all of it at once.
@@ -184,30 +194,12 @@ async fn subscriber(mut send: SendStream, subscribe: Subscribe, middle: Middle) 
         window: subscribe.window,
     });
     send.write_chunk(encode(&subscribed)).await?;
-    let mut taken = Vec::with_capacity(QUEUE);
+    let mut taken: Vec<Forwarded> = Vec::with_capacity(QUEUE);
     while queued.recv_many(&mut taken, QUEUE).await > 0 {
-        let mut chunks = chunks(&mut taken);
+        let mut chunks: Vec<Bytes> = taken.drain(..).flat_map(|chunks| chunks.to_vec()).collect();
         send.write_all_chunks(&mut chunks).await?;
     }
     Ok(())
-}
-
-fn chunks(taken: &mut Vec<Forwarded>) -> Vec<Bytes> {
-    let mut chunks = Vec::with_capacity(2 * taken.len());
-    let mut joined = BytesMut::new();
-    for Forwarded { head, batch } in taken.drain(..) {
-        joined.extend_from_slice(&head);
-        if batch.len() < JOINED_BELOW {
-            joined.extend_from_slice(&batch);
-        } else {
-            chunks.push(joined.split().freeze());
-            chunks.push(batch);
-        }
-    }
-    if !joined.is_empty() {
-        chunks.push(joined.freeze());
-    }
-    chunks
 }
 
 /// Cuts a publisher's next batch from the buffer, if all of it is there.

@@ -15,7 +15,7 @@ use crate::target::Target;
 
 /// It runs until this is dropped or stopped.
 pub(super) enum Running {
-    Broker(Target),
+    Broker(Box<Target>),
     Task(JoinHandle<()>),
 }
 
@@ -27,7 +27,7 @@ pub(super) async fn start(case: &Case, directory: &Path) -> anyhow::Result<(Acce
         Middle::Felix => {
             let target = Target::embedded(STREAM).await?;
             keep(target.ca_pem())?;
-            (target.address().parse()?, Running::Broker(target))
+            (target.address().parse()?, Running::Broker(Box::new(target)))
         }
         Middle::Relay => {
             let Listening {

@@ -52,10 +52,11 @@ impl Role {
             .await
             .context("a role did not answer")??
             .context("a role ended without an answer")?;
-        match serde_json::from_str(&line).with_context(|| format!("reading {line:?}"))? {
-            Answer::Failed(why) => bail!("{why}"),
-            answer => Ok(answer),
+        let answer = serde_json::from_str(&line).with_context(|| format!("reading {line:?}"))?;
+        if let Answer::Failed(why) = answer {
+            bail!("{why}");
         }
+        Ok(answer)
     }
 
     pub(super) fn pid(&self) -> Option<u32> {
