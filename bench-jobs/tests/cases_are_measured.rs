@@ -5,6 +5,7 @@
 
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::SystemTime;
 
 use serde_json::Value;
 
@@ -53,26 +54,44 @@ fn measured(flags: &str) -> Value {
     object
 }
 
-/// The broker's program beside this one, built if only this package was.
+/// When the newest file below a folder was changed.
+fn newest(folder: &Path) -> SystemTime {
+    let entries = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let changed = entries.map(|path| {
+        if path.is_dir() {
+            newest(&path)
+        } else {
+            path.metadata().unwrap().modified().unwrap()
+        }
+    });
+    changed.max().unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// The broker's program beside this one, built if only this package was, or if it is older than its sources.
 fn broker() -> String {
     let own = Path::new(env!("CARGO_BIN_EXE_felix-bench"));
     let broker = own.with_file_name("felix-broker");
-    if !broker.exists() {
-        let mut build = Command::new(env!("CARGO"));
-        build.args([
-            "build",
-            "--quiet",
-            "--locked",
-            "-p",
-            "felix-broker",
-            "--bin",
-            "felix-broker",
-        ]);
-        if !cfg!(debug_assertions) {
-            build.arg("--release");
-        }
-        assert!(build.status().unwrap().success(), "building felix-broker");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../broker");
+    let built = broker.metadata().and_then(|file| file.modified());
+    if built.is_ok_and(|built| built > newest(&sources)) {
+        return broker.display().to_string();
     }
+    let mut build = Command::new(env!("CARGO"));
+    build.args([
+        "build",
+        "--quiet",
+        "--locked",
+        "-p",
+        "felix-broker",
+        "--bin",
+        "felix-broker",
+    ]);
+    if !cfg!(debug_assertions) {
+        build.arg("--release");
+    }
+    assert!(build.status().unwrap().success(), "building felix-broker");
     broker.display().to_string()
 }
 
