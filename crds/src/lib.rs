@@ -36,5 +36,6 @@ pub use quantity::{ByteQuantity, CpuQuantity, QuantityError};
 pub use schema::{check, check_update, definitions, generated_files};
 pub use shared::{ClusterReference, DeletionPolicy, ResourceAmounts, ResourceSpec};
 pub use stream::{
-    FelixStream, FelixStreamSpec, FelixStreamStatus, SlowPolicy, SlowSubscriberSpec, StreamClass,
+    FelixStream, FelixStreamSpec, FelixStreamStatus, OverloadPolicy, SlowPolicy, SlowSubscriberSpec,
+    StreamClass,
 };

@@ -103,6 +103,9 @@ pub struct FelixStreamSpec {
     #[serde(default = "sixty_four_mebibytes")]
     #[schemars(range(min = 65_536, max = 68_719_476_736_i64))]
     pub ring_bytes: i64,
+    /// What happens to publishers when the broker's memory budget is used up. pace by default.
+    #[serde(default)]
+    pub overload: OverloadPolicy,
     /// What happens to a subscription that does not keep up and has no policy of its own.
     #[serde(default)]
     pub slow_subscriber: SlowSubscriberSpec,
@@ -122,6 +125,27 @@ pub enum StreamClass {
     Durable,
     /// The record is on two of three disks. Not yet.
     Quorum,
+}
+
+/// What happens to publishers when memory is used up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OverloadPolicy {
+    /// They are paced.
+    #[default]
+    Pace,
+    /// Their batches are refused, to be sent again later.
+    Shed,
+}
+
+impl OverloadPolicy {
+    /// As the broker's API writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pace => "pace",
+            Self::Shed => "shed",
+        }
+    }
 }
 
 /// What happens to a subscription that does not keep up.

@@ -54,9 +54,9 @@ impl Client {
         Builder::new(address)
     }
 
-    pub(crate) fn new(dialer: Dialer, delivery_timeout: Duration) -> Self {
+    pub(crate) fn new(dialer: Dialer, delivery_timeout: Duration, unread_bytes: u64) -> Self {
         Self {
-            links: Arc::new(Links::new(dialer)),
+            links: Arc::new(Links::new(dialer, unread_bytes)),
             delivery_timeout,
         }
     }

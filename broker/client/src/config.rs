@@ -8,6 +8,7 @@ use rustls::pki_types::ServerName;
 
 use crate::client::Client;
 use crate::connect::{Dialer, tls_config};
+use crate::credit;
 use crate::error::ConnectError;
 
 /// How long the first connection may take, refusals and lost packets included.
@@ -24,6 +25,7 @@ pub struct Builder {
     server_name: Option<ServerName<'static>>,
     connect_timeout: Duration,
     delivery_timeout: Duration,
+    unread_bytes: u64,
     agent: String,
     wish: Option<u8>,
 }
@@ -36,6 +38,7 @@ impl Builder {
             server_name: None,
             connect_timeout: CONNECT_TIMEOUT,
             delivery_timeout: DELIVERY_TIMEOUT,
+            unread_bytes: credit::DEFAULT_BUDGET,
             agent: concat!("felix-client/", env!("CARGO_PKG_VERSION")).to_owned(),
             wish: None,
         }
@@ -69,6 +72,14 @@ impl Builder {
         self
     }
 
+    /// How many bytes of all this client's subscriptions together may wait in this process to be read (64 MiB unless
+    /// set). One that is not read takes its part of it and no more. A subscription may always have 64 KiB and one batch.
+    #[must_use]
+    pub fn unread_bytes(mut self, bytes: u64) -> Self {
+        self.unread_bytes = bytes;
+        self
+    }
+
     /// Program and version, for the broker's logs.
     #[must_use]
     pub fn agent(mut self, agent: &str) -> Self {
@@ -91,7 +102,8 @@ impl Builder {
     /// Connects. Refusals and time-outs are tried again until the connect time-out; a wrong certificate is not.
     pub async fn connect(self) -> Result<Client, ConnectError> {
         let (timeout, delivery_timeout) = (self.connect_timeout, self.delivery_timeout);
-        let client = Client::new(self.dialer()?, delivery_timeout);
+        let unread_bytes = self.unread_bytes;
+        let client = Client::new(self.dialer()?, delivery_timeout, unread_bytes);
         client.first_connection(timeout).await?;
         Ok(client)
     }

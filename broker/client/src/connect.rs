@@ -27,7 +27,8 @@ const ADDRESSES_MAX: usize = 8;
 /// Size that both socket buffers ask for, in bytes. What is granted depends on the machine; see the broker's settings.
 const UDP_BUFFER_BYTES: usize = 8 << 20;
 
-/// Bytes of one stream that may wait unread in this process: the bound of a subscription that is not read.
+/// Bytes of one stream that may be on the way: no less than the largest credit of a subscription, which bounds what waits
+/// unread in this process.
 const STREAM_WINDOW: u32 = 8 << 20;
 
 /// Bytes sent and not acknowledged by QUIC on one connection: above it, writers wait.
@@ -282,7 +283,7 @@ fn transport(peer: IpAddr) -> Arc<TransportConfig> {
         .mtu_discovery_config(Some(discovery))
         .ack_frequency_config(Some(acks))
         .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
-        // Streams are bounded each, so that one that is not read cannot take the connection's window from the others.
+        // Credit bounds the sum of all subscriptions. A window of the connection's would be taken by those that are not read.
         .receive_window(VarInt::MAX)
         .send_window(SEND_WINDOW)
         .max_concurrent_bidi_streams(VarInt::from_u32(0))

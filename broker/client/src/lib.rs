@@ -32,6 +32,7 @@ mod backoff;
 mod client;
 mod config;
 mod connect;
+mod credit;
 mod cursor;
 mod error;
 mod frames;

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
 use crate::connect::{Dialed, Dialer, encoded};
+use crate::credit::Credits;
 use crate::error::{ConnectError, MetadataError};
 use crate::frames::{FrameReader, ReadEnd};
 
@@ -26,6 +27,7 @@ const PATIENCE: u32 = 6;
 /// Makes the connection and keeps the latest.
 pub(crate) struct Links {
     dialer: Dialer,
+    credits: Arc<Credits>,
     slot: Mutex<Slot>,
     closed: CancellationToken,
 }
@@ -38,9 +40,11 @@ struct Slot {
 }
 
 impl Links {
-    pub(crate) fn new(dialer: Dialer) -> Self {
+    /// Subscriptions may have `unread_bytes` unread together.
+    pub(crate) fn new(dialer: Dialer, unread_bytes: u64) -> Self {
         Self {
             dialer,
+            credits: Arc::new(Credits::new(unread_bytes)),
             slot: Mutex::new(Slot::default()),
             closed: CancellationToken::new(),
         }
@@ -110,6 +114,11 @@ impl Links {
                 .close(VarInt::from_u32(0), b"closed by the client");
             link.endpoint.wait_idle().await;
         }
+    }
+
+    /// What subscriptions are promised.
+    pub(crate) fn credits(&self) -> &Arc<Credits> {
+        &self.credits
     }
 
     pub(crate) fn address(&self) -> &str {

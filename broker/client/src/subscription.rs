@@ -8,11 +8,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use felix_wire::{
-    ErrorCode, ErrorKind, Frame, FrameKind, MAX_FRAME_BYTES, ShardId, SlowPolicy, Start, StreamName,
-    Subscribe, Subscribed,
+    ErrorCode, ErrorKind, Frame, FrameKind, MAX_FRAME_BYTES, ShardId, SlowPolicy, Start,
+    StreamName, Subscribe, Subscribed,
 };
 
 use crate::client::Client;
+use crate::credit::CreditLine;
 use crate::cursor::Cursor;
 use crate::error::{ConnectError, MetadataError, SubscribeError};
 use crate::frames::{FrameReader, ReadEnd};
@@ -181,17 +182,22 @@ impl std::fmt::Debug for Subscription {
     }
 }
 
-type Opening = Pin<
-    Box<dyn Future<Output = Result<(FrameReader, quinn::SendStream, Subscribed), SubscribeError>> + Send>,
->;
+/// A subscription that the broker has registered.
+struct Opened {
+    reader: FrameReader,
+    credit: CreditLine,
+    subscribed: Subscribed,
+}
+
+type Opening = Pin<Box<dyn Future<Output = Result<Opened, SubscribeError>> + Send>>;
 
 enum State {
     /// Boxed and kept here, so that whoever stops waiting does not start it over.
     Opening(Opening),
-    /// The broker's half is read; ours stays open because its end would end the subscription.
+    /// The broker's half is read, ours renews the credit.
     Open {
         reader: FrameReader,
-        _ours: quinn::SendStream,
+        credit: CreditLine,
     },
 }
 
@@ -234,10 +240,15 @@ impl ShardReader {
         .await
     }
 
-    fn opened(&mut self, (reader, ours, subscribed): (FrameReader, quinn::SendStream, Subscribed)) {
+    fn opened(&mut self, opened: Opened) {
+        let Opened {
+            reader,
+            credit,
+            subscribed,
+        } = opened;
         self.cursor.subscribed(&subscribed);
         self.subscribed = Some(subscribed);
-        self.state = State::Open { reader, _ours: ours };
+        self.state = State::Open { reader, credit };
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Delivery, SubscribeError>> {
@@ -250,10 +261,17 @@ impl ShardReader {
                     let opened = ready!(opening.as_mut().poll(cx))?;
                     self.opened(opened);
                 }
-                State::Open { reader, .. } => match ready!(reader.poll(cx)) {
-                    Ok((kind, body)) => self.take_frame(kind, body)?,
-                    Err(end) => self.ended(end)?,
-                },
+                State::Open { reader, credit } => {
+                    credit.flush(cx);
+                    match ready!(reader.poll(cx)) {
+                        Ok((kind, body)) => {
+                            credit.take(kind, &body);
+                            credit.flush(cx);
+                            self.take_frame(kind, body)?;
+                        }
+                        Err(end) => self.ended(end)?,
+                    }
+                }
             }
         }
     }
@@ -263,11 +281,14 @@ impl ShardReader {
             if let Some(delivery) = self.inbox.next()? {
                 return Ok(Some(delivery));
             }
-            let State::Open { reader, .. } = &mut self.state else {
+            let State::Open { reader, credit } = &mut self.state else {
                 return Ok(None);
             };
             match reader.take_buffered() {
-                Ok(Some((kind, body))) => self.take_frame(kind, body)?,
+                Ok(Some((kind, body))) => {
+                    credit.take(kind, &body);
+                    self.take_frame(kind, body)?;
+                }
                 Ok(None) => return Ok(None),
                 Err(end) => self.ended(end)?,
             }
@@ -318,7 +339,7 @@ async fn open_once(
     wish: Arc<Wish>,
     shard: ShardId,
     cursor: Cursor,
-) -> Result<(FrameReader, quinn::SendStream, Subscribed), SubscribeError> {
+) -> Result<Opened, SubscribeError> {
     loop {
         match try_open(&wish, shard, cursor).await {
             Ok(opened) => return Ok(opened),
@@ -334,7 +355,7 @@ async fn open_again(
     wish: Arc<Wish>,
     shard: ShardId,
     cursor: Cursor,
-) -> Result<(FrameReader, quinn::SendStream, Subscribed), SubscribeError> {
+) -> Result<Opened, SubscribeError> {
     loop {
         match try_open(&wish, shard, cursor).await {
             Ok(opened) => return Ok(opened),
@@ -365,13 +386,14 @@ async fn try_open(
     wish: &Wish,
     shard: ShardId,
     cursor: Cursor,
-) -> Result<(FrameReader, quinn::SendStream, Subscribed), Refusal> {
+) -> Result<Opened, Refusal> {
     let link = wish
         .links
         .get()
         .await
         .map_err(|error| Refusal::Final(error.into()))?;
     let (start, incarnation) = cursor.request();
+    let grant = wish.links.credits().grant();
     let first = Frame::Subscribe(Subscribe {
         stream: wish.stream.clone(),
         shard,
@@ -379,13 +401,16 @@ async fn try_open(
         incarnation,
         policy: wish.policy,
         window: wish.window,
-        // QUIC's window of this stream is the credit: each stream has its own.
-        credit: 0,
+        credit: grant.limit(),
     });
     let (send, recv) = link.open(&first).await.map_err(passing)?;
     let mut reader = FrameReader::new(recv, MAX_FRAME_BYTES);
     match reader.next().await.map_err(passing)? {
-        Frame::Subscribed(subscribed) => Ok((reader, send, subscribed)),
+        Frame::Subscribed(subscribed) => Ok(Opened {
+            reader,
+            credit: CreditLine::new(grant, send),
+            subscribed,
+        }),
         Frame::Error(error) => Err(Refusal::Broker {
             code: error.code,
             message: error.message,

@@ -10,6 +10,7 @@
 use felix_wire::{Batch, Gap, GapReason, Lost, Offset, SlowPolicy};
 
 use crate::attach::Attach;
+use crate::pins::{Pin, PinnedBytes, Pins};
 use crate::ring::{Entries, Entry, Mark};
 
 /// Names a cursor of one shard. Never used again after the cursor is detached.
@@ -55,7 +56,9 @@ pub(crate) struct Cursor {
     /// Bytes that it began behind the tail and has not made up yet.
     head_start: u64,
     /// Batches that the ring has let go and the window still covers, from `next` on.
-    pinned: Entries,
+    pinned: Pins,
+    /// `drop_old` only: memory was short, and the window is so small until the next gap is told.
+    shrunk_to: Option<u64>,
     /// `drop_new` only: the window was full here, and what came later is lost until all before is delivered.
     full_at: Option<Mark>,
     /// A gap from before the beginning that is yet to be told.
@@ -63,13 +66,20 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    pub(crate) fn new(attach: &Attach, next: Mark, tail: Mark, opening_gap: Option<Gap>) -> Self {
+    pub(crate) fn new(
+        attach: &Attach,
+        next: Mark,
+        tail: Mark,
+        opening_gap: Option<Gap>,
+        sum: &PinnedBytes,
+    ) -> Self {
         Self {
             policy: attach.policy,
             window: attach.window,
             next,
             head_start: tail.bytes - next.bytes,
-            pinned: Entries::default(),
+            pinned: Pins::new(sum.clone()),
+            shrunk_to: None,
             full_at: None,
             opening_gap,
         }
@@ -77,12 +87,45 @@ impl Cursor {
 
     /// The bytes behind which this cursor lags too much.
     pub(crate) fn allowed_until(&self) -> u64 {
-        self.next.bytes + self.window + self.head_start
+        self.next.bytes + self.window_now() + self.head_start
+    }
+
+    fn window_now(&self) -> u64 {
+        self.shrunk_to.unwrap_or(self.window)
     }
 
     /// Bytes in the cursor's own hands.
     pub(crate) fn pinned_bytes(&self) -> u64 {
-        self.pinned.bytes()
+        self.pinned.entries().bytes()
+    }
+
+    /// Memory is short: keeps at most `bytes` in its own hands, at the cost of records as under its policy. A cursor that
+    /// makes publishers wait keeps all.
+    pub(crate) fn shrink(&mut self, bytes: u64, ring: &Entries, tail: Mark) {
+        let held = self.pinned.entries();
+        let (Some(first), Some(last)) = (held.first(), held.last()) else {
+            return;
+        };
+        let (from, to) = (first.start, last.end);
+        if held.bytes() <= bytes {
+            return;
+        }
+        match self.policy {
+            SlowPolicy::Block => {}
+            SlowPolicy::DropNew => {
+                let kept = held.last_where(|entry| entry.end.bytes <= from.bytes + bytes);
+                let end = kept.map_or(self.next, |entry| entry.end);
+                self.pinned.cut_behind(end.offset);
+                self.full_at = Some(end);
+            }
+            SlowPolicy::DropOld => {
+                self.head_start = 0;
+                self.shrunk_to = Some(tail.bytes - (to.bytes - bytes));
+                if let Some(loss) = self.open_loss(ring, tail) {
+                    self.pinned.cut_before(loss.to.offset);
+                }
+            }
+        }
     }
 
     /// What has been lost and not been told yet.
@@ -136,7 +179,7 @@ impl Cursor {
     }
 
     /// Takes a batch that the ring lets go, if it is still to be delivered.
-    pub(crate) fn keep(&mut self, entry: &Entry, ring: &Entries, tail: Mark) {
+    pub(crate) fn keep(&mut self, entry: &Entry, pin: impl FnOnce() -> Pin, ring: &Entries, tail: Mark) {
         self.settle(ring, tail);
         if self.policy == SlowPolicy::DropOld
             && let Some(loss) = self.open_loss(ring, tail)
@@ -147,7 +190,7 @@ impl Cursor {
             .needs_from(ring, tail)
             .is_some_and(|from| entry.end.offset > from.offset)
         {
-            self.pinned.push(entry.clone());
+            self.pinned.push(entry.clone(), pin());
         }
     }
 
@@ -158,7 +201,7 @@ impl Cursor {
 
     /// From where on this cursor relies on the ring; `None` when it has all that it will be given before its next gap.
     fn needs_from(&self, ring: &Entries, tail: Mark) -> Option<Mark> {
-        let held = self.pinned.last().map_or(self.next, |entry| entry.end);
+        let held = self.pinned.entries().last().map_or(self.next, |entry| entry.end);
         match (self.full_at, self.open_loss(ring, tail)) {
             (Some(end), _) => (held.offset < end.offset).then_some(held),
             (None, Some(loss)) if self.policy == SlowPolicy::DropOld && loss.to.offset > held.offset => {
@@ -180,6 +223,7 @@ impl Cursor {
         {
             self.next = loss.to;
             self.full_at = None;
+            self.shrunk_to = None;
             self.head_start = 0;
             self.pinned.cut_before(loss.to.offset);
             return Some((Delivery::Gap(self.gap(&loss)), loss.records()));
@@ -204,26 +248,28 @@ impl Cursor {
 
     /// The batch that holds the next offset, safe or not.
     fn next_entry<'a>(&'a self, ring: &'a Entries) -> Option<&'a Entry> {
-        self.pinned.first().or_else(|| ring.at(self.next))
+        self.pinned.entries().first().or_else(|| ring.at(self.next))
     }
 
     /// Where the oldest undelivered batches that fit the window end; behind one batch at least.
     fn oldest_window_end(&self, ring: &Entries) -> Mark {
         let limit = self.next.bytes + self.window;
+        let held = self.pinned.entries();
         let fits = |entry: &Entry| entry.end.bytes <= limit;
         let first = self.next_entry(ring).map_or(self.next, |entry| entry.end);
-        let last = ring.last_where(fits).or_else(|| self.pinned.last_where(fits));
+        let last = ring.last_where(fits).or_else(|| held.last_where(fits));
         last.map_or(first, |entry| entry.end).max_offset(first)
     }
 
     /// Where the newest safe batches that fit the window begin; before one batch at least.
     fn newest_window_start(&self, ring: &Entries, tail: Mark) -> Mark {
-        let limit = tail.bytes.saturating_sub(self.window);
+        let limit = tail.bytes.saturating_sub(self.window_now());
+        let held = self.pinned.entries();
         let fits = |entry: &Entry| entry.start.bytes >= limit;
         let safe = |entry: &Entry| entry.end.offset <= tail.offset;
-        let newest = ring.last_where(safe).or_else(|| self.pinned.last());
+        let newest = ring.last_where(safe).or_else(|| held.last());
         let newest = newest.map_or(self.next, |entry| entry.start);
-        let first = self.pinned.first_where(fits).or_else(|| ring.first_where(fits));
+        let first = held.first_where(fits).or_else(|| ring.first_where(fits));
         first
             .map_or(newest, |entry| entry.start)
             .min_offset(newest)

@@ -11,6 +11,7 @@ use felix_wire::{Gap, SlowPolicy};
 
 use crate::cursor::{Cursor, CursorId, Delivery};
 use crate::limits::MAX_BATCHES_PER_POLL;
+use crate::pins::PinnedBytes;
 use crate::ring::{Entries, Entry, Mark};
 
 #[derive(Debug)]
@@ -19,6 +20,7 @@ pub(crate) struct Cursors {
     next_id: u64,
     relied_from: u64,
     blocked_at: u64,
+    pinned: PinnedBytes,
     /// Losses that were told, or belonged to cursors that have left.
     settled: Dropped,
 }
@@ -43,17 +45,14 @@ impl Dropped {
 }
 
 impl Cursors {
-    pub(crate) const fn new() -> Self {
-        let settled = Dropped {
-            drop_new: 0,
-            drop_old: 0,
-        };
+    pub(crate) fn new() -> Self {
         Self {
             attached: BTreeMap::new(),
             next_id: 0,
             relied_from: u64::MAX,
             blocked_at: u64::MAX,
-            settled,
+            pinned: PinnedBytes::default(),
+            settled: Dropped::default(),
         }
     }
 
@@ -131,8 +130,10 @@ impl Cursors {
             return;
         }
         let mut relied_from = u64::MAX;
+        let mut shared = None;
         for cursor in self.attached.values_mut() {
-            cursor.keep(entry, ring, tail);
+            let pin = || shared.get_or_insert_with(|| self.pinned.pin(entry)).clone();
+            cursor.keep(entry, pin, ring, tail);
             relied_from = relied_from.min(cursor.relies_from(ring, tail));
         }
         self.relied_from = relied_from;
@@ -153,7 +154,37 @@ impl Cursors {
         dropped
     }
 
-    pub(crate) fn pinned_bytes(&self) -> u64 {
-        self.attached.values().map(Cursor::pinned_bytes).sum()
+    /// The sum that pins are counted in.
+    pub(crate) const fn pinned(&self) -> &PinnedBytes {
+        &self.pinned
+    }
+
+    /// Whether this cursor is one that publishers wait for when the log ends at `end`.
+    pub(crate) fn blocks(&self, id: CursorId, end: Mark) -> bool {
+        self.attached
+            .get(&id)
+            .is_some_and(|cursor| cursor.policy == SlowPolicy::Block && end.bytes >= cursor.allowed_until())
+    }
+
+    /// Bytes that this cursor holds beside the ring.
+    pub(crate) fn pinned_by(&self, id: CursorId) -> u64 {
+        self.attached.get(&id).map_or(0, Cursor::pinned_bytes)
+    }
+
+    /// Halves what cursors hold beside the ring until it is `bytes` less, or nothing can be given up any more.
+    pub(crate) fn give_way(&mut self, bytes: u64, ring: &Entries, tail: Mark) {
+        let aim = self.pinned.get().saturating_sub(bytes);
+        let mut keep = self
+            .attached
+            .values()
+            .map(Cursor::pinned_bytes)
+            .max()
+            .unwrap_or(0);
+        while self.pinned.get() > aim && keep > 0 {
+            keep /= 2;
+            for cursor in self.attached.values_mut() {
+                cursor.shrink(keep, ring, tail);
+            }
+        }
     }
 }

@@ -51,6 +51,7 @@ mod cursor;
 mod cursors;
 mod effect;
 mod limits;
+mod pins;
 mod producers;
 mod ring;
 mod shard;

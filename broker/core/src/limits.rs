@@ -5,6 +5,9 @@
 /// ring full of tiny batches stays within its budget too, and the number of entries is bounded by the budget.
 pub const BATCH_OVERHEAD: u64 = 256;
 
+/// The part of [`BATCH_OVERHEAD`] that each cursor takes which holds a batch that the ring has let go: the entry in a queue.
+pub(crate) const PIN_OVERHEAD: u64 = 192;
+
 /// Most batches that one poll hands out, so that a shard is held for a short time only: 64 clones of a reference.
 pub const MAX_BATCHES_PER_POLL: usize = 64;
 

@@ -71,6 +71,10 @@ impl Entries {
         self.0.back()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(crate) fn bytes(&self) -> u64 {
         match (self.0.front(), self.0.back()) {
             (Some(first), Some(last)) => last.end.bytes - first.start.bytes,

@@ -186,7 +186,7 @@ impl Shard {
             ..attach
         };
         let (next, opening_gap) = begin(&attach, self.config.incarnation, &self.ring, self.tail)?;
-        let cursor = Cursor::new(&attach, next, self.tail, opening_gap);
+        let cursor = Cursor::new(&attach, next, self.tail, opening_gap, self.cursors.pinned());
         Ok((self.cursors.attach(cursor, &self.ring, self.tail), next.offset))
     }
 
@@ -245,9 +245,29 @@ impl Shard {
         self.ring.bytes()
     }
 
-    /// Bytes that the ring has let go and slow subscriptions still hold. Shared batches count for each.
+    /// Bytes that the ring has let go and slow subscriptions still hold. A batch that several hold counts once, what each
+    /// needs to hold it for each.
     pub fn pinned_bytes(&self) -> u64 {
-        self.cursors.pinned_bytes()
+        self.cursors.pinned().get()
+    }
+
+    /// Memory is short: lets the ring go, then shortens the windows of slow subscriptions, largest first, until the shard
+    /// holds `bytes` less. What they lose is a gap and counted, as under their policies; those that make publishers wait
+    /// lose nothing.
+    pub fn give_way(&mut self, bytes: u64) {
+        let aim = (self.ring_bytes() + self.pinned_bytes()).saturating_sub(bytes);
+        self.let_go_beyond(0);
+        let excess = (self.ring_bytes() + self.pinned_bytes()).saturating_sub(aim);
+        if excess > 0 {
+            self.cursors.give_way(excess, &self.ring, self.tail);
+        }
+    }
+
+    /// Whether publishers wait, and this subscription is why: it makes publishers wait and lags by its window, or, where
+    /// `memory_is_short`, holds something beside the ring.
+    pub fn holds_back(&self, cursor: CursorId, memory_is_short: bool) -> bool {
+        (self.publishers_wait && self.cursors.blocks(cursor, self.end))
+            || (memory_is_short && self.cursors.pinned_by(cursor) > 0)
     }
 
     /// Why a batch cannot be taken whoever sends it.

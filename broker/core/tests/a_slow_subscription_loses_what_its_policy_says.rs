@@ -109,6 +109,70 @@ fn drop_new_keeps_the_oldest_then_tells_one_gap() {
 }
 
 #[test]
+fn a_batch_that_many_hold_is_counted_once() {
+    let mut stage = Stage::new();
+    for _ in 0..10 {
+        stage.attach(SlowPolicy::DropNew, Start::Latest);
+    }
+    stage.publish(100);
+    let alone = WINDOW * batch_cost();
+    let entries = 9 * WINDOW * 192;
+    assert_eq!(stage.shard.pinned_bytes(), alone + entries);
+}
+
+#[test]
+fn when_memory_is_short_windows_give_way_and_say_so() {
+    for policy in [SlowPolicy::DropNew, SlowPolicy::DropOld] {
+        let mut stage = Stage::new();
+        let cursor = stage.attach(policy, Start::Latest);
+        stage.publish(3);
+        stage.shard.give_way(u64::MAX);
+        assert_eq!(stage.shard.ring_bytes(), 0);
+        assert!(stage.shard.pinned_bytes() <= batch_cost(), "{policy:?}");
+        let kept = stage.shard.pinned_bytes() / batch_cost();
+        let lost = 6 - 2 * kept;
+        let counted = stage.shard.dropped();
+        assert_eq!(counted.drop_new + counted.drop_old, lost);
+        let read = stage.read(cursor);
+        let gap = format!("{policy:?} 0..{lost} ({lost})");
+        assert_eq!((read.len() as u64, &read[0]), (1 + kept, &gap));
+        assert_eq!(stage.shard.pinned_bytes(), 0);
+        // The window is as before.
+        stage.publish(WINDOW);
+        assert_eq!(stage.read(cursor).len() as u64, WINDOW);
+        assert_eq!(stage.shard.dropped(), counted);
+    }
+}
+
+#[test]
+fn when_memory_is_short_a_window_gives_way_no_further_than_it_must() {
+    let mut stage = Stage::new();
+    let cursor = stage.attach(SlowPolicy::DropNew, Start::Latest);
+    stage.publish(WINDOW);
+    // The ring goes into the cursor's hands, and one of four batches has to go; half of them do.
+    stage.shard.give_way(1);
+    assert_eq!(stage.shard.pinned_bytes(), WINDOW / 2 * batch_cost());
+    assert_eq!(stage.read(cursor), ["0..2", "2..4", "DropNew 4..8 (4)"]);
+}
+
+#[test]
+fn when_memory_is_short_a_blocking_subscription_keeps_all_and_is_known() {
+    let mut stage = Stage::new();
+    let cursor = stage.attach(SlowPolicy::Block, Start::Latest);
+    assert!(stage.publish(WINDOW));
+    assert!(!stage.shard.holds_back(cursor, true), "the ring holds all");
+    stage.shard.give_way(u64::MAX);
+    assert_eq!(stage.shard.pinned_bytes(), WINDOW * batch_cost());
+    assert!(stage.shard.holds_back(cursor, true) && !stage.shard.holds_back(cursor, false));
+    assert!(!stage.publish(1));
+    assert!(stage.shard.holds_back(cursor, false), "a publisher waits for it");
+    let caught_up = stage.attach(SlowPolicy::Block, Start::Latest);
+    assert!(!stage.shard.holds_back(caught_up, true), "it is not its fault");
+    assert_eq!(stage.read(cursor).len() as u64, WINDOW);
+    assert!(!stage.shard.holds_back(cursor, true));
+}
+
+#[test]
 fn drop_old_keeps_the_newest_after_one_gap() {
     let mut stage = Stage::new();
     let cursor = stage.attach(SlowPolicy::DropOld, Start::Latest);

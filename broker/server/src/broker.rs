@@ -45,10 +45,15 @@ pub(crate) struct Broker {
     pub(crate) budget: Budget,
     pub(crate) rings: Rings,
     pub(crate) in_flight: InFlight,
+    pub(crate) handshakes: Gauge,
+    /// QUIC streams that are open, control streams apart.
+    pub(crate) open_streams: Gauge,
     pub(crate) publishers: Gauge,
     pub(crate) subscriptions: Gauge,
     pub(crate) max_record_bytes: usize,
     pub(crate) sizes: DatagramSizes,
+    /// How long a subscription may make publishers wait with too little progress.
+    pub(crate) block_timeout: Duration,
     pub(crate) buffers: ArcSwap<Buffers>,
     pub(crate) ready: AtomicBool,
     pub(crate) stopping: Stopping,
@@ -125,6 +130,7 @@ impl Broker {
     pub(crate) fn render_metrics(&self) -> String {
         let catalogue = self.catalogue.current();
         let totals = self.connections.totals();
+        let held = self.rings.used();
         let now_seconds = i64::try_from(self.clock.now().0 / 1_000_000_000).unwrap_or(i64::MAX);
         self.metrics.render(&Snapshot {
             cluster_id: self.identity.cluster_id.clone(),
@@ -136,8 +142,8 @@ impl Broker {
             publishers: self.publishers.count() as u64,
             streams: catalogue.streams().len() as u64,
             catalogue_version: catalogue.version(),
-            ring_bytes: self.rings.used(),
-            memory: self.memory_shares(),
+            ring_bytes: held.saturating_sub(self.catalogue.streams().pinned_bytes()),
+            memory: self.memory_shares(held),
             buffers: self.buffers(),
             sizes: self.sizes,
             quic: totals.quic,
@@ -147,22 +153,19 @@ impl Broker {
         })
     }
 
-    fn memory_shares(&self) -> Vec<MemoryShare> {
-        let rings = self
-            .rings
-            .used()
-            .saturating_add(self.catalogue.streams().pinned_bytes());
+    fn memory_shares(&self, rings: u64) -> Vec<MemoryShare> {
+        let (send, receive) = self.connections.windows();
+        let connections = Budget::connections_used(self.connections.count(), self.open_streams.count());
+        let handshakes = Budget::handshakes_used(self.handshakes.count());
+        let budget = &self.budget;
+        let share = |name, budget, used| MemoryShare { name, budget, used };
         vec![
-            MemoryShare {
-                name: "rings",
-                budget: self.budget.rings,
-                used: rings,
-            },
-            MemoryShare {
-                name: "in_flight",
-                budget: self.budget.in_flight,
-                used: self.in_flight.used(),
-            },
+            share("rings", budget.rings, rings),
+            share("in_flight", budget.in_flight, self.in_flight.used()),
+            share("send", budget.send, send),
+            share("receive", budget.receive, receive),
+            share("connections", budget.connections, connections),
+            share("handshakes", budget.handshakes, handshakes),
         ]
     }
 }

@@ -12,7 +12,10 @@ use tokio::{task::JoinSet, time};
 
 use crate::{
     broker::{Broker, Phase},
+    connections::{Entered, Use},
     frames::{FrameError, FrameReader},
+    gauge::Counted,
+    metrics::Limit,
     publish, subscribe,
 };
 
@@ -20,7 +23,7 @@ use crate::{
 const FIRST_FRAME_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Serves a connection until it ends.
-pub(crate) async fn serve(broker: Arc<Broker>, connection: Connection) {
+pub(crate) async fn serve(broker: Arc<Broker>, connection: Connection, entered: Arc<Entered>) {
     let greeted = time::timeout(FIRST_FRAME_TIMEOUT, greet(&broker, &connection)).await;
     let control = match greeted {
         Ok(Ok(control)) => control,
@@ -40,11 +43,21 @@ pub(crate) async fn serve(broker: Arc<Broker>, connection: Connection) {
             }
         }
     });
-    while let Ok((send, recv)) = connection.accept_bi().await {
+    while let Ok((mut send, mut recv)) = connection.accept_bi().await {
         while tasks.try_join_next().is_some() {}
+        let Some(place) = broker.open_streams.enter() else {
+            // Answered without a task: there are as many as the memory for them holds.
+            broker.metrics.observe_limit(Limit::Streams);
+            let code = close_code(ErrorCode::Overloaded);
+            send.reset(code).ok();
+            recv.stop(code).ok();
+            continue;
+        };
         let streams = Streams {
             broker: Arc::clone(&broker),
             connection: connection.clone(),
+            entered: Arc::clone(&entered),
+            _place: place,
         };
         tasks.spawn(streams.serve(send, recv));
     }
@@ -219,6 +232,8 @@ pub(crate) fn unknown_stream(name: &felix_wire::StreamName) -> Refused {
 struct Streams {
     broker: Arc<Broker>,
     connection: Connection,
+    entered: Arc<Entered>,
+    _place: Counted,
 }
 
 impl Streams {
@@ -229,11 +244,12 @@ impl Streams {
         let refused = match first {
             Ok(Ok(Frame::OpenPublish(open))) => {
                 let tasks = self.broker.stopping.publisher_tasks.token();
-                publish::serve(self.broker, open, send, reader).await;
+                publish::serve(self.broker, self.entered, open, (send, reader)).await;
                 return drop(tasks);
             }
             Ok(Ok(Frame::Subscribe(subscribe))) => {
                 let tasks = self.broker.stopping.subscription_tasks.token();
+                let _in_use = self.entered.begin(Use::Subscribe);
                 subscribe::serve(self.broker, subscribe, send, reader).await;
                 return drop(tasks);
             }

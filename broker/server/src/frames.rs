@@ -56,13 +56,19 @@ impl FrameReader {
     /// Reads the body of a frame into one buffer.
     pub(crate) async fn body(&mut self, length: usize) -> Result<BytesMut, FrameError> {
         let mut body = BytesMut::with_capacity(length);
+        self.fill(&mut body, length).await?;
+        Ok(body)
+    }
+
+    /// Reads the body of a frame, `length` bytes in all, to the end of what is there of it. May be dropped and begun again.
+    pub(crate) async fn fill(&mut self, body: &mut BytesMut, length: usize) -> Result<(), FrameError> {
         while body.len() < length {
             let chunk = self.chunk().await?.ok_or(FrameError::Cut)?;
             let take = chunk.len().min(length - body.len());
             body.extend_from_slice(&chunk[..take]);
             chunk.advance(take);
         }
-        Ok(body)
+        Ok(())
     }
 
     /// Reads over bytes without keeping them.

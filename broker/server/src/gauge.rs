@@ -34,6 +34,10 @@ impl Gauge {
     pub(crate) fn count(&self) -> usize {
         self.count.load(Relaxed)
     }
+
+    pub(crate) const fn limit(&self) -> usize {
+        self.limit
+    }
 }
 
 impl Drop for Counted {

@@ -41,7 +41,7 @@ pub use admin::TokenError;
 pub use catalogue::CatalogueError;
 pub use data_dir::DataDirError;
 pub use embedded::{EmbeddedBroker, EmbeddedConfig, EmbeddedError, embedded};
-pub use felix_store::{SlowSubscriberPolicy, SlowSubscriberSpec, StreamClass, StreamSpec};
+pub use felix_store::{OverloadPolicy, SlowSubscriberPolicy, SlowSubscriberSpec, StreamClass, StreamSpec};
 pub use lanes::LaneThreads;
 pub use server::{Addresses, Server, StartError};
 pub use tls::TlsError;

@@ -8,15 +8,15 @@ use tokio::time;
 use crate::{
     broker::{Broker, Phase},
     connection,
-    gauge::{Counted, Gauge},
+    gauge::Counted,
     lanes::Lane,
-    transport::{self, ServerConfigs},
+    metrics::Limit,
+    transport::ServerConfigs,
 };
 
-/// Handshakes under way, on all lanes together, above which a client has to show first that it receives at its address.
-const RETRY_ABOVE: usize = 128;
-/// Handshakes under way above which first packets are dropped; clients send them again.
-pub(crate) const MAX_HANDSHAKES: usize = 1024;
+/// Part of the handshakes that may be under way, on all lanes together, above which a client has to show first that it receives
+/// at its address.
+const RETRY_ABOVE: usize = 8;
 /// Longest handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -26,7 +26,6 @@ pub(crate) struct Listener {
     pub(crate) endpoint: Endpoint,
     pub(crate) configs: ServerConfigs,
     pub(crate) broker: Arc<Broker>,
-    pub(crate) handshakes: Gauge,
 }
 
 impl Listener {
@@ -42,19 +41,24 @@ impl Listener {
             self.broker.metrics.observe_connection_refused();
             return incoming.refuse();
         }
-        if self.handshakes.count() >= RETRY_ABOVE
+        let handshakes = &self.broker.handshakes;
+        if handshakes.count() >= handshakes.limit() / RETRY_ABOVE
             && !incoming.remote_address_validated()
             && incoming.may_retry()
         {
+            self.broker.metrics.observe_limit(Limit::Retry);
             // Whether it can be sent is the kernel's affair; the client asks again.
             incoming.retry().ok();
             return;
         }
-        let Some(handshake) = self.handshakes.enter() else {
+        let Some(handshake) = handshakes.enter() else {
+            // Clients send first packets again.
+            self.broker.metrics.observe_limit(Limit::Handshakes);
             return incoming.ignore();
         };
         let Some(place) = self.broker.connections.take_place() else {
             self.broker.metrics.observe_connection_refused();
+            self.broker.metrics.observe_limit(Limit::Connections);
             return incoming.refuse();
         };
         let config = self.configs.for_peer(incoming.remote_address().ip());
@@ -95,7 +99,6 @@ async fn shake_hands(
         Err(_) => return tracing::debug!(%peer, "a handshake took too long"),
     };
     drop(places.handshake);
-    transport::set_windows(&connection, &broker.budget, broker.connections.count());
-    let _entered = broker.connections.enter(&connection, places.lane, places.place);
-    connection::serve(broker, connection).await;
+    let entered = broker.connections.enter(&connection, places.lane, places.place);
+    connection::serve(broker, connection, entered).await;
 }

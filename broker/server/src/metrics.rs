@@ -55,13 +55,16 @@ metrics! {
     CONNECTIONS = "gauge" "felix_connections" [""] "Client connections";
     CONNECTIONS_REFUSED = "counter" "felix_connections_refused_total" [""]
         "Connections refused because of max_connections, or because the broker stops";
+    LIMITED = "counter" "felix_limit_refusals_total" ["limit"]
+        "What was refused because a limit was reached; retry: clients asked to show first that they receive at their address";
     SUBSCRIPTIONS = "gauge" "felix_subscriptions" [""] "Subscriptions, one for each subscriber and shard";
     PUBLISHERS = "gauge" "felix_publishers" [""] "Publishers, one for each publisher and shard";
     STREAMS = "gauge" "felix_streams" [""] "Streams in the catalogue";
     CATALOGUE_VERSION = "gauge" "felix_catalogue_version" [""] "Version of the catalogue";
     RING_BYTES = "gauge" "felix_ring_bytes" [""] "Bytes of batches kept in the rings of all shards";
     MEMORY_BUDGET = "gauge" "felix_memory_budget_bytes" ["share"] "Memory budget by share";
-    MEMORY_USED = "gauge" "felix_memory_used_bytes" ["share"] "Memory in use by share of the budget";
+    MEMORY_USED = "gauge" "felix_memory_used_bytes" ["share"]
+        "Memory in use by share of the budget; of send and receive, what the windows of all connections allow";
     UDP_ASKED = "gauge" "felix_udp_buffer_asked_bytes" ["direction"] "UDP socket buffer asked of the kernel";
     UDP_GRANTED = "gauge" "felix_udp_buffer_granted_bytes" ["direction"]
         "UDP socket buffer granted by the kernel: half of what it says, the smallest of all sockets";
@@ -102,6 +105,7 @@ pub(crate) struct Metrics {
     publish_ack: LatencyHistogram,
     delivery: LatencyHistogram,
     connections_refused: Counter,
+    limited: [Counter; Limit::ALL.len()],
     reload_failures: Family<FileLabel, Counter>,
 }
 
@@ -137,11 +141,49 @@ impl Metrics {
         self.connections_refused.inc();
     }
 
+    /// A limit was reached.
+    pub(crate) fn observe_limit(&self, limit: Limit) {
+        self.limited[limit as usize].inc();
+    }
+
     /// A changed file could not be used.
     pub(crate) fn observe_reload_failure(&self, file: WatchedFile) {
         self.reload_failures
             .get_or_create(&FileLabel { file: file.name() })
             .inc();
+    }
+}
+
+/// Limits whose refusals are counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Limit {
+    Retry,
+    Handshakes,
+    Connections,
+    Streams,
+    Publishers,
+    Subscriptions,
+}
+
+impl Limit {
+    const ALL: [Self; 6] = [
+        Self::Retry,
+        Self::Handshakes,
+        Self::Connections,
+        Self::Streams,
+        Self::Publishers,
+        Self::Subscriptions,
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Retry => "retry",
+            Self::Handshakes => "handshakes",
+            Self::Connections => "connections",
+            Self::Streams => "streams",
+            Self::Publishers => "publishers",
+            Self::Subscriptions => "subscriptions",
+        }
     }
 }
 
@@ -234,6 +276,11 @@ struct ResultLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LimitLabel {
+    limit: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct FileLabel {
     file: &'static str,
 }
@@ -307,6 +354,14 @@ impl Metrics {
         register(registry, &PUBLISH_ACK, self.publish_ack.clone());
         register(registry, &DELIVERY, self.delivery.clone());
         register(registry, &CONNECTIONS_REFUSED, self.connections_refused.clone());
+        let limited = Family::<LimitLabel, Counter>::default();
+        for limit in Limit::ALL {
+            let label = LimitLabel { limit: limit.name() };
+            limited
+                .get_or_create(&label)
+                .inc_by(self.limited[limit as usize].get());
+        }
+        register(registry, &LIMITED, limited);
         for file in [WatchedFile::Certificate, WatchedFile::AdminToken] {
             // A series that begins at 0 shows its first increase.
             drop(

@@ -21,16 +21,26 @@ use tokio::time;
 use crate::{
     broker::{Broker, Phase},
     connection::{Refused, encode, refuse, unknown_stream},
+    connections::{Entered, Use},
     frames::{FrameError, FrameReader},
     memory::InFlightPermit,
+    metrics::Limit,
     shard::{Answers, ShardHandle},
     streams::Stream,
 };
 
 /// Largest batch that a publisher is told of, where records may not be larger: bulk gains nothing beyond.
 const USUAL_BATCH_BYTES: usize = 4 << 20;
-/// Longest time from the head of a batch to its last byte. Then the memory is needed for others.
+/// Longest time from the head of a batch to its last byte.
 const BATCH_TIMEOUT: Duration = Duration::from_secs(30);
+/// While others wait for memory, a batch has to come at this rate, in bytes per second, after a time of grace: who has
+/// begun many batches and sends none of them does not hold up the others.
+const BATCH_FLOOR: u64 = 128 << 10;
+const BATCH_GRACE: Duration = Duration::from_secs(1);
+/// How often it is looked at how far a batch has come.
+const BATCH_CHECK: Duration = Duration::from_millis(250);
+/// A publisher that has not been read for so long is parked: its connection is given room for what it has sent.
+const PARKED_AFTER: Duration = Duration::from_millis(50);
 /// How long, from the moment that clients are asked to leave, batches are taken that were under way.
 const LEAVE_TIME: Duration = Duration::from_millis(100);
 /// Answers that are gathered while batches keep coming, half of what a publisher may have open.
@@ -39,11 +49,12 @@ const ACKS_GATHERED: usize = MAX_ACKS_PER_FRAME / 2;
 /// Serves a publisher until its stream ends.
 pub(crate) async fn serve(
     broker: Arc<Broker>,
+    connection: Arc<Entered>,
     open: OpenPublish,
-    mut send: SendStream,
-    mut reader: FrameReader,
+    (mut send, mut reader): (SendStream, FrameReader),
 ) {
-    let publisher = match Publisher::open(&broker, &open) {
+    let _in_use = connection.begin(Use::Publish);
+    let publisher = match Publisher::open(&broker, connection, &open) {
         Ok(publisher) => publisher,
         Err(refused) => {
             broker.metrics.observe_refused(refused.refusal.code);
@@ -51,6 +62,7 @@ pub(crate) async fn serve(
         }
     };
     let Some(_counted) = broker.publishers.enter() else {
+        broker.metrics.observe_limit(Limit::Publishers);
         let refused = Refused::new(
             ErrorCode::TooManyPublishers,
             "the broker has as many publishers as it may",
@@ -76,6 +88,7 @@ pub(crate) async fn serve(
 /// A publisher on one shard.
 struct Publisher {
     broker: Arc<Broker>,
+    connection: Arc<Entered>,
     stream: Arc<Stream>,
     shard: Arc<ShardHandle>,
     id: PublisherId,
@@ -98,7 +111,11 @@ enum Incoming {
 }
 
 impl Publisher {
-    fn open(broker: &Arc<Broker>, open: &OpenPublish) -> Result<Self, Refused> {
+    fn open(
+        broker: &Arc<Broker>,
+        connection: Arc<Entered>,
+        open: &OpenPublish,
+    ) -> Result<Self, Refused> {
         if broker.stopping.has_reached(Phase::Leaving) {
             return Err(stopping());
         }
@@ -118,6 +135,7 @@ impl Publisher {
         Ok(Self {
             answers: shard.enter_publisher(id),
             broker: Arc::clone(broker),
+            connection,
             shard,
             id,
             producer: open.producer,
@@ -196,29 +214,16 @@ impl Publisher {
                 return Err(error.into());
             }
         };
-        self.wait_for_room().await;
-        let late = || Refused::new(ErrorCode::Overloaded, "a batch was not complete in time");
         let length = head.length as usize;
         if length > self.max_batch_bytes {
-            time::timeout(BATCH_TIMEOUT, reader.skip(length))
-                .await
-                .map_err(|_| late())??;
             let detail = self.max_batch_bytes as u64;
-            return Ok(Some(Incoming::Refused(Refusal {
-                code: ErrorCode::BatchTooLarge,
-                detail,
-            })));
+            let code = ErrorCode::BatchTooLarge;
+            return self.read_over(reader, length, Refusal { code, detail }).await;
         }
-        let no_memory = || Refused::new(ErrorCode::Overloaded, "the broker has no memory for a batch");
-        let permit = self
-            .broker
-            .in_flight
-            .take(head.length)
-            .await
-            .ok_or_else(no_memory)?;
-        let bytes = time::timeout(BATCH_TIMEOUT, reader.body(length))
-            .await
-            .map_err(|_| late())??;
+        let Some(permit) = self.room_for(head.length).await else {
+            return self.read_over(reader, length, ErrorCode::Overloaded.into()).await;
+        };
+        let bytes = self.read(reader, length).await?;
         Ok(Some(Incoming::Batch {
             bytes,
             permit,
@@ -226,15 +231,86 @@ impl Publisher {
         }))
     }
 
-    /// Waits while subscriptions or the log hold publishers back.
-    async fn wait_for_room(&self) {
+    /// Waits until subscriptions, the log and the memory budget let a batch in, holding nothing meanwhile. `None` where
+    /// memory is used up and the stream is one that refuses then.
+    async fn room_for(&self, length: u32) -> Option<InFlightPermit> {
+        if !self.broker.rings.are_full()
+            && self.shard.room() == Room::Open
+            && let Some(permit) = self.connection.in_flight().try_take(length)
+        {
+            return Some(permit);
+        }
+        let waiting = self.wait_for_room(length);
+        tokio::pin!(waiting);
+        if let Ok(permit) = time::timeout(PARKED_AFTER, &mut waiting).await {
+            return permit;
+        }
+        let _parked = self.connection.park();
+        waiting.await
+    }
+
+    async fn wait_for_room(&self, length: u32) -> Option<InFlightPermit> {
+        let sheds = self.stream.sheds();
         loop {
-            // Wakes for all that comes from here on, so nothing falls between looking and waiting.
+            // They wake for all that comes from here on, so nothing falls between looking and waiting.
             let woken = self.shard.publishers.notified();
-            if self.shard.room() == Room::Open {
-                return;
+            let room = self.broker.rings.room();
+            let full = self.rings_are_full();
+            if full && sheds {
+                return None;
             }
-            woken.await;
+            if !full && self.shard.room() == Room::Open {
+                break;
+            }
+            tokio::select! {
+                () = woken => {}
+                () = room => {}
+            }
+        }
+        let in_flight = self.connection.in_flight();
+        if sheds {
+            return in_flight.try_take(length);
+        }
+        in_flight.take(length).await
+    }
+
+    /// Whether the rings' share of memory is used up, although everything has given way that can.
+    fn rings_are_full(&self) -> bool {
+        let rings = &self.broker.rings;
+        if rings.are_full() {
+            rings.relieve();
+        }
+        rings.are_full()
+    }
+
+    /// Reads a batch over and answers it with a refusal.
+    async fn read_over(
+        &self,
+        reader: &mut FrameReader,
+        length: usize,
+        refusal: Refusal,
+    ) -> Result<Option<Incoming>, Refused> {
+        time::timeout(BATCH_TIMEOUT, reader.skip(length))
+            .await
+            .map_err(|_| late())??;
+        Ok(Some(Incoming::Refused(refusal)))
+    }
+
+    /// Reads a batch, if it comes in time.
+    async fn read(&self, reader: &mut FrameReader, length: usize) -> Result<BytesMut, Refused> {
+        let begun = time::Instant::now();
+        let mut body = BytesMut::with_capacity(length);
+        loop {
+            match time::timeout(BATCH_CHECK, reader.fill(&mut body, length)).await {
+                Ok(filled) => {
+                    filled?;
+                    return Ok(body);
+                }
+                Err(_) if is_late(begun.elapsed(), body.len(), self.connection.in_flight().is_short()) => {
+                    return Err(late());
+                }
+                Err(_) => {}
+            }
         }
     }
 
@@ -318,6 +394,19 @@ impl Drop for Publisher {
     }
 }
 
+fn late() -> Refused {
+    Refused::new(ErrorCode::Overloaded, "a batch was not complete in time")
+}
+
+/// Whether a batch of which so many bytes came in so much time is given up.
+fn is_late(age: Duration, bytes: usize, others_wait: bool) -> bool {
+    let floor = || {
+        let owed = age.saturating_sub(BATCH_GRACE).as_secs_f64() * BATCH_FLOOR as f64;
+        (bytes as f64) < owed
+    };
+    age >= BATCH_TIMEOUT || (others_wait && floor())
+}
+
 fn stopping() -> Refused {
     Refused::new(ErrorCode::ShuttingDown, "the broker stops")
 }
@@ -326,7 +415,7 @@ fn stopping() -> Refused {
 fn max_batch_bytes(broker: &Broker, stream: &Stream) -> usize {
     let usual = USUAL_BATCH_BYTES.max(broker.max_record_bytes + HEADER_LEN + (64 << 10));
     let ring = stream.spec().ring_bytes.saturating_sub(BATCH_OVERHEAD);
-    let permit = broker.budget.in_flight / 4;
+    let permit = broker.budget.max_batch_bytes();
     usual
         .min(MAX_BATCH_BYTES)
         .min(usize::try_from(ring.min(permit)).unwrap_or(usize::MAX))
@@ -352,5 +441,20 @@ fn refusal(error: BatchError) -> Refusal {
     Refusal {
         code: error.code(),
         detail,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_that_does_not_come_is_given_up_when_others_need_its_memory() {
+        let seconds = Duration::from_secs;
+        assert!(!is_late(seconds(29), 0, false));
+        assert!(is_late(seconds(30), 1 << 20, false));
+        assert!(!is_late(seconds(1), 0, true), "a time of grace");
+        assert!(is_late(seconds(2), (128 << 10) - 1, true));
+        assert!(!is_late(seconds(2), 128 << 10, true));
     }
 }

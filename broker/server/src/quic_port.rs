@@ -19,7 +19,7 @@ use crate::{
     data_dir::QuicKeys,
     gauge::Gauge,
     lanes::Lane,
-    listener::{Listener, MAX_HANDSHAKES},
+    listener::Listener,
     transport::{self, ServerConfigs},
 };
 
@@ -87,14 +87,12 @@ impl QuicPort {
 
     /// Lets clients in on all lanes, until the port is closed.
     pub(crate) fn listen(&self, broker: &Arc<Broker>) -> Vec<JoinHandle<()>> {
-        let handshakes = Gauge::new(MAX_HANDSHAKES);
         let listeners = self.lanes.iter().map(|open| {
             let listener = Listener {
                 lane: open.lane,
                 endpoint: open.endpoint.clone(),
                 configs: self.configs.clone(),
                 broker: Arc::clone(broker),
-                handshakes: handshakes.clone(),
             };
             open.runtime.spawn(listener.run())
         });

@@ -279,6 +279,16 @@ async fn assemble(
             .map_or_else(Budget::of_this_process, |budget| budget.0),
     );
     let rings = Rings::new(budget.rings);
+    let in_flight = InFlight::new(budget.in_flight);
+    let wanted = usize::try_from(settings.max_connections).unwrap_or(usize::MAX);
+    let connections = wanted.min(budget.max_connections());
+    if connections < wanted {
+        tracing::info!(
+            max_connections = wanted,
+            memory_allows = connections,
+            "the memory budget allows fewer connections than max_connections"
+        );
+    }
     let streams = Streams::new(rings.clone());
     let store = Arc::clone(&prepared.store);
     Ok(Broker {
@@ -286,19 +296,19 @@ async fn assemble(
         clock,
         catalogue: CatalogueService::start(store, streams, clock).await?,
         metrics: Metrics::default(),
-        connections: Connections::new(
-            usize::try_from(settings.max_connections).unwrap_or(usize::MAX),
-            lanes::bounded(lanes.len()),
-        ),
+        connections: Connections::new(connections, lanes::bounded(lanes.len()), &budget, in_flight.clone()),
         lanes: lanes.to_vec(),
         certificate: Arc::clone(&prepared.certificate),
         budget,
         rings,
-        in_flight: InFlight::new(budget.in_flight),
+        in_flight,
+        handshakes: Gauge::new(budget.max_handshakes()),
+        open_streams: Gauge::new(budget.max_streams()),
         publishers: Gauge::new(MAX_PUBLISHERS),
         subscriptions: Gauge::new(MAX_SUBSCRIPTIONS),
         max_record_bytes: usize::try_from(settings.max_record_bytes.0).unwrap_or(usize::MAX),
         sizes: prepared.sizes,
+        block_timeout: settings.block_timeout_ms.0,
         buffers: ArcSwap::from_pointee(buffers),
         ready: AtomicBool::new(false),
         stopping: Stopping::new(),

@@ -113,8 +113,11 @@ settings! {
     memory_budget: Option<Bytes> = None;
     /// Largest record: key, headers and value together.
     max_record_bytes: Bytes = Some("1MiB");
-    /// Most client connections at one time.
+    /// Most client connections at one time; fewer where memory_budget does not allow so many.
     max_connections: u32 = Some("10000");
+    /// Longest time that a subscription with policy block may make publishers wait while it takes less than 16 KiB a
+    /// second, in milliseconds. Then it is ended.
+    block_timeout_ms: Millis = Some("20000");
     /// Longest time from SIGTERM to the end of deliveries under way, in milliseconds.
     shutdown_drain_timeout_ms: Millis = Some("20000");
     /// Form of log lines: text or json.
@@ -139,6 +142,9 @@ pub const LARGEST_MTU: u16 = 6500;
 const ACK_THRESHOLD_RANGE: std::ops::RangeInclusive<u32> = 0..=1000;
 /// Connections may be limited in this range.
 const CONNECTION_RANGE: std::ops::RangeInclusive<u32> = 1..=1_000_000;
+/// A blocking subscription may be given a time in this range. Half as much again may pass before it is ended, which is
+/// less than the minute after which clients give up a publish.
+const BLOCK_RANGE: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(30);
 /// The drain may be given a time in this range: an hour is longer than any sensible grace period.
 const DRAIN_RANGE: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3600);
 
@@ -175,6 +181,9 @@ impl Settings {
         }
         if !CONNECTION_RANGE.contains(&self.max_connections) {
             return Err(("max_connections", "1 to 1000000".to_owned()));
+        }
+        if !BLOCK_RANGE.contains(&self.block_timeout_ms.0) {
+            return Err(("block_timeout_ms", "100 to 30000".to_owned()));
         }
         if !DRAIN_RANGE.contains(&self.shutdown_drain_timeout_ms.0) {
             return Err(("shutdown_drain_timeout_ms", "0 to 3600000".to_owned()));

@@ -35,6 +35,8 @@ struct State {
     core: Shard,
     /// The budget of the stream, beside which the ring may be made smaller for a moment.
     ring_bytes: u64,
+    /// What the rings' share counts for this shard.
+    counted: u64,
     /// Kept for its allocation.
     effects: Vec<Effect>,
     /// Where answers go that are given later.
@@ -69,6 +71,7 @@ impl ShardHandle {
         let state = State {
             core: Shard::new(config),
             ring_bytes: config.ring_bytes,
+            counted: 0,
             effects: Vec::new(),
             answers: HashMap::new(),
             ended: false,
@@ -113,10 +116,9 @@ impl ShardHandle {
             return Publish::Taken;
         }
         let State { core, effects, .. } = &mut *state;
-        let before = core.ring_bytes();
         let published = core.publish(publisher, batch, now, effects);
         answer_at_once(core, effects);
-        let used_up = self.rings.moved(before, core.ring_bytes());
+        let used_up = self.count(&mut state);
         self.last_published.store(now.0, Relaxed);
         self.act(state, Some((publisher, out)));
         if used_up {
@@ -141,23 +143,36 @@ impl ShardHandle {
     pub(crate) fn resize(&self, ring_bytes: u64) {
         let mut state = self.lock();
         state.ring_bytes = ring_bytes;
-        self.trim(&mut state, ring_bytes);
+        state.core.set_ring_bytes(ring_bytes);
+        self.count(&mut state);
     }
 
     /// Lets the ring give way by about so many bytes; its budget stays.
     pub(crate) fn let_go(&self, bytes: u64) {
         let mut state = self.lock();
         let keep = state.core.ring_bytes().saturating_sub(bytes);
-        self.trim(&mut state, keep);
         let budget = state.ring_bytes;
+        state.core.set_ring_bytes(keep);
         state.core.set_ring_bytes(budget);
+        self.count(&mut state);
+    }
+
+    /// Memory is short: gives up so many bytes, of slow subscriptions' windows too, which they are told as a gap.
+    pub(crate) fn give_way(&self, bytes: u64) {
+        let mut state = self.lock();
+        state.core.give_way(bytes);
+        self.count(&mut state);
+        drop(state);
+        // A gap may be due.
+        self.readers.notify_waiters();
     }
 
     /// The stream's life is over: memory is given back, and whoever waits for the shard is woken to see it.
     pub(crate) fn end(&self) {
         let mut state = self.lock();
         state.ended = true;
-        self.trim(&mut state, 0);
+        state.core.set_ring_bytes(0);
+        self.count(&mut state);
         drop(state);
         self.readers.notify_waiters();
         self.publishers.notify_waiters();
@@ -178,10 +193,14 @@ impl ShardHandle {
         self.lock().core.pinned_bytes()
     }
 
-    fn trim(&self, state: &mut State, keep: u64) {
-        let before = state.core.ring_bytes();
-        state.core.set_ring_bytes(keep);
-        self.rings.moved(before, state.core.ring_bytes());
+    /// Tells the rings' share what the shard holds now, and says whether that is used up.
+    fn count(&self, state: &mut State) -> bool {
+        let held = state.core.ring_bytes() + state.core.pinned_bytes();
+        let before = std::mem::replace(&mut state.counted, held);
+        if before == held {
+            return self.rings.are_full();
+        }
+        self.rings.moved(before, held)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -221,7 +240,7 @@ impl ShardHandle {
 
 impl Drop for ShardHandle {
     fn drop(&mut self) {
-        let bytes = self.lock().core.ring_bytes();
+        let bytes = self.lock().counted;
         self.rings.moved(bytes, 0);
     }
 }
@@ -247,8 +266,15 @@ impl Attached {
         }
         let State { core, effects, .. } = &mut *state;
         core.poll(self.cursor, credit, out, effects);
+        self.shard.count(&mut state);
         self.shard.act(state, None);
         Ok(())
+    }
+
+    /// Whether publishers wait because of this subscription.
+    pub(crate) fn holds_back(&self) -> bool {
+        let memory_is_short = self.shard.rings.are_full();
+        self.shard.lock().core.holds_back(self.cursor, memory_is_short)
     }
 
     pub(crate) fn shard(&self) -> &Arc<ShardHandle> {
@@ -261,6 +287,7 @@ impl Drop for Attached {
         let mut state = self.shard.lock();
         let State { core, effects, .. } = &mut *state;
         core.detach(self.cursor, effects);
+        self.shard.count(&mut state);
         self.shard.act(state, None);
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use felix_core::{Dropped, Limits, ShardConfig};
-use felix_store::{Catalogue, SlowSubscriberPolicy, StreamEntry, StreamSpec};
+use felix_store::{Catalogue, OverloadPolicy, SlowSubscriberPolicy, StreamEntry, StreamSpec};
 use felix_wire::{Incarnation, Reached, ShardId, SlowPolicy, StreamClass, StreamName, Term};
 
 use crate::{metrics, rings::Rings, shard::ShardHandle};
@@ -67,6 +67,11 @@ impl Stream {
 
     pub(crate) fn spec(&self) -> Arc<StreamSpec> {
         self.spec.load_full()
+    }
+
+    /// Whether batches are refused rather than paced when memory is used up.
+    pub(crate) fn sheds(&self) -> bool {
+        self.spec.load().overload == OverloadPolicy::Shed
     }
 
     pub(crate) fn shards(&self) -> &[Arc<ShardHandle>] {

@@ -1,9 +1,16 @@
 //! One subscription's stream: asks its cursor, hands the same bytes that lie in the ring to QUIC, waits for more.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use bytes::{Bytes, BytesMut};
-use felix_core::{Attach, Delivery, Room};
+use felix_core::{Attach, Delivery, MAX_BATCHES_PER_POLL};
 use felix_store::{MIN_WINDOW_BYTES, SlowSubscriberPolicy, StreamSpec};
 use felix_wire::{
     Deliver, ErrorCode, Frame, MAX_REQUEST_BYTES, Nanos, Refusal, Selection, SlowPolicy, Subscribe,
@@ -16,6 +23,7 @@ use crate::{
     broker::{Broker, Phase},
     connection::{Refused, encode, refuse, unknown_stream},
     frames::{FrameError, FrameReader},
+    metrics::Limit,
     shard::{Attached, Ended},
 };
 
@@ -23,11 +31,14 @@ use crate::{
 const MAX_WRITE_BYTES: u64 = 256 << 10;
 /// About what stands before a batch: frame head, range, selection length.
 const HEAD_BYTES: usize = 32;
+/// What stands before the batches of one write at most.
+const MAX_HEADS_BYTES: u64 = (MAX_BATCHES_PER_POLL * HEAD_BYTES) as u64;
 /// Batches below this many bytes are copied into the write: about a packet, whose encryption costs ten times as much.
 const COPIED_BELOW: usize = 4 << 10;
-/// A subscription that makes publishers wait has to take [`MAX_WRITE_BYTES`] in this time: a floor of 13 kB/s. Shorter
-/// than the time after which clients give up a publish.
-const BLOCKING_TIMEOUT: Duration = Duration::from_secs(20);
+/// A subscription that makes publishers wait has to take so many bytes a second.
+const BLOCK_FLOOR: u64 = 16 << 10;
+/// How often it is looked at whether it does, as a part of the time that it is given.
+const BLOCK_CHECKS: u32 = 4;
 
 /// Serves a subscription until its stream ends.
 pub(crate) async fn serve(
@@ -42,6 +53,7 @@ pub(crate) async fn serve(
         Err(refused) => return refuse(send, reader.stream(), refused).await,
     };
     let Some(_counted) = broker.subscriptions.enter() else {
+        broker.metrics.observe_limit(Limit::Subscriptions);
         let refused = Refused::new(
             ErrorCode::TooManySubscriptions,
             "the broker has as many subscriptions as it may",
@@ -55,7 +67,14 @@ pub(crate) async fn serve(
     {
         return;
     }
-    let served = subscription.serve(&mut send, &mut reader).await;
+    let patience = subscription.patience();
+    let served = tokio::select! {
+        served = subscription.serve(&mut send, &mut reader) => served,
+        () = patience => Err(Refused::new(
+            ErrorCode::TooSlow,
+            "the subscription reads too slowly for a policy that makes publishers wait",
+        )),
+    };
     // The place in the shard is given up first: publishers may be waiting for it.
     drop(subscription);
     match served {
@@ -77,8 +96,10 @@ pub(crate) async fn serve(
 /// A subscription on one shard.
 struct Subscription {
     broker: Arc<Broker>,
-    attached: Attached,
+    attached: Arc<Attached>,
     policy: SlowPolicy,
+    /// Bytes that QUIC has taken.
+    taken: Arc<AtomicU64>,
     /// Bytes that may be sent in all; `None` for no limit but QUIC's.
     credit: Option<u64>,
     sent: u64,
@@ -121,8 +142,9 @@ impl Subscription {
         };
         let subscription = Self {
             broker: Arc::clone(broker),
-            attached,
+            attached: Arc::new(attached),
             policy,
+            taken: Arc::default(),
             credit: (request.credit > 0).then_some(request.credit),
             sent: 0,
             deliveries: Vec::new(),
@@ -171,37 +193,35 @@ impl Subscription {
 
     /// Sends what can be sent at once; `None` if there was nothing.
     async fn deliver(&mut self, send: &mut SendStream) -> Result<Option<()>, Refused> {
-        let credit = self.credit.map_or(MAX_WRITE_BYTES, |limit| {
-            limit.saturating_sub(self.sent).min(MAX_WRITE_BYTES)
-        });
+        let credit = self
+            .credit
+            .map_or(u64::MAX, |limit| limit.saturating_sub(self.sent));
         if credit > 0 {
+            // Heads count as well. While there is any credit, one frame may go beyond it.
+            let for_batches = credit.saturating_sub(MAX_HEADS_BYTES).clamp(1, MAX_WRITE_BYTES);
             self.attached
-                .poll(credit, &mut self.deliveries)
+                .poll(for_batches, &mut self.deliveries)
                 .map_err(|Ended| ended())?;
         }
         if self.deliveries.is_empty() {
             return Ok(None);
         }
         let write = Write::of(&mut self.deliveries);
-        self.sent += write.chunks.iter().map(|chunk| chunk.len() as u64).sum::<u64>();
+        self.sent += write.deliver_bytes;
         self.write(send, write).await?;
         tokio::task::consume_budget().await;
         Ok(Some(()))
     }
 
     async fn write(&self, send: &mut SendStream, mut write: Write) -> Result<(), Refused> {
-        let writing = send.write_all_chunks(&mut write.chunks);
-        tokio::pin!(writing);
-        loop {
-            match time::timeout(BLOCKING_TIMEOUT, &mut writing).await {
-                Ok(Ok(())) => break,
-                Ok(Err(error)) => return Err(Refused::new(ErrorCode::ProtocolViolation, error.to_string())),
-                Err(_) if self.holds_publishers_back() => {
-                    let message = "the subscription reads too slowly for a policy that makes publishers wait";
-                    return Err(Refused::new(ErrorCode::TooSlow, message));
-                }
-                Err(_) => {}
-            }
+        let mut rest = &mut write.chunks[..];
+        while !rest.is_empty() {
+            let written = send.write_chunks(rest).await;
+            let written =
+                written.map_err(|error| Refused::new(ErrorCode::ProtocolViolation, error.to_string()))?;
+            // Only compared with itself.
+            self.taken.fetch_add(written.bytes as u64, Relaxed);
+            rest = &mut rest[written.chunks..];
         }
         if let Some(oldest) = write.oldest {
             let latency = self.broker.clock.now().0.saturating_sub(oldest.0);
@@ -212,8 +232,51 @@ impl Subscription {
         Ok(())
     }
 
-    fn holds_publishers_back(&self) -> bool {
-        self.policy == SlowPolicy::Block && self.attached.shard().room() == Room::Wait
+    /// Ends when the subscription has made publishers wait for too long.
+    fn patience(&self) -> impl Future<Output = ()> + use<> {
+        let (attached, taken) = (Arc::clone(&self.attached), Arc::clone(&self.taken));
+        let blocks = self.policy == SlowPolicy::Block;
+        let mut patience = Patience::new(self.broker.block_timeout);
+        async move {
+            if !blocks {
+                std::future::pending::<()>().await;
+            }
+            loop {
+                time::sleep(patience.timeout / BLOCK_CHECKS).await;
+                if patience.is_over(time::Instant::now(), attached.holds_back(), taken.load(Relaxed)) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// How long a subscription may make publishers wait. It is not enough that it takes a byte now and then.
+#[derive(Debug)]
+struct Patience {
+    timeout: Duration,
+    /// Since when it has been seen to make them wait, and how much it had taken by then.
+    since: Option<(time::Instant, u64)>,
+}
+
+impl Patience {
+    const fn new(timeout: Duration) -> Self {
+        Self { timeout, since: None }
+    }
+
+    /// Whether it is over, as seen now.
+    fn is_over(&mut self, now: time::Instant, holds_back: bool, taken: u64) -> bool {
+        let Some((since, before)) = self.since.filter(|_| holds_back) else {
+            self.since = holds_back.then_some((now, taken));
+            return false;
+        };
+        let held = now.duration_since(since);
+        if held < self.timeout {
+            return false;
+        }
+        let owed = (held.as_secs_f64() * BLOCK_FLOOR as f64) as u64;
+        self.since = Some((now, taken));
+        taken - before < owed
     }
 }
 
@@ -221,6 +284,8 @@ impl Subscription {
 #[derive(Default)]
 struct Write {
     chunks: Vec<Bytes>,
+    /// Of deliver frames, heads included: what uses up credit.
+    deliver_bytes: u64,
     records: u64,
     bytes: u64,
     oldest: Option<Nanos>,
@@ -241,7 +306,9 @@ impl Write {
                     write.oldest.get_or_insert_with(|| batch.append_time());
                     write.records += to.0 - from.0;
                     write.bytes += batch.len() as u64;
+                    let before = joined.len();
                     Deliver::encode_head(from, to, &Selection::All, batch.len(), &mut joined);
+                    write.deliver_bytes += (joined.len() - before + batch.len()) as u64;
                     if batch.len() < COPIED_BELOW {
                         joined.extend_from_slice(batch.bytes());
                     } else {
@@ -293,4 +360,33 @@ fn terms(request: &Subscribe, spec: &StreamSpec) -> Result<(SlowPolicy, u64), Re
         policy,
         window.clamp(MIN_WINDOW_BYTES.min(spec.ring_bytes), spec.ring_bytes),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_ends_when_too_little_was_taken_and_not_before() {
+        let start = time::Instant::now();
+        let second = |seconds| start + Duration::from_secs(seconds);
+        let mut patience = Patience::new(Duration::from_secs(10));
+        assert!(!patience.is_over(second(0), true, 0));
+        assert!(!patience.is_over(second(9), true, 0));
+        assert!(!patience.is_over(second(10), true, 160 << 10), "it keeps the floor");
+        assert!(!patience.is_over(second(15), true, 160 << 10));
+        assert!(patience.is_over(second(20), true, (160 << 10) + 1), "a byte is not enough");
+    }
+
+    #[test]
+    fn patience_begins_anew_when_publishers_go_on() {
+        let start = time::Instant::now();
+        let second = |seconds| start + Duration::from_secs(seconds);
+        let mut patience = Patience::new(Duration::from_secs(10));
+        assert!(!patience.is_over(second(0), true, 0));
+        assert!(!patience.is_over(second(9), false, 0));
+        assert!(!patience.is_over(second(11), true, 0));
+        assert!(!patience.is_over(second(20), true, 0));
+        assert!(patience.is_over(second(21), true, 0));
+    }
 }

@@ -4,15 +4,14 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use quinn::{
     AckFrequencyConfig, EndpointConfig, IdleTimeout, MtuDiscoveryConfig, ServerConfig, TransportConfig,
-    VarInt,
     crypto::rustls::{NoInitialCipherSuite, QuicServerConfig},
 };
 use ring::{hkdf, hmac};
 
 use crate::{
+    connections::{FIRST_WINDOW, STREAM_WINDOW},
     data_dir::QuicKeys,
     lanes::{Lane, LaneIds},
-    memory::Budget,
     mtu::DatagramSizes,
     settings::{LARGEST_MTU, SAFE_MTU},
     tls::{self, Certificate},
@@ -26,8 +25,9 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(12);
 const KEEP_ALIVE: Duration = Duration::from_secs(4);
 /// Publishers and subscriptions of one connection.
 const MAX_STREAMS: u32 = 4096;
-/// Windows of a connection: no less than a batch of usual size needs, no more than a fast path can use.
-const WINDOW_RANGE: (u64, u64) = (256 << 10, 8 << 20);
+/// First packets that wait to be looked at, and what they may hold: they are looked at as they come.
+const MAX_INCOMING: usize = 1024;
+const INCOMING_BYTES: u64 = 64 << 10;
 /// A burst of clients of a former process is told at this rate that their connections are gone.
 const MIN_RESET_INTERVAL: Duration = Duration::from_micros(200);
 
@@ -73,7 +73,11 @@ impl ServerConfigs {
                 .min_mtu(smallest)
                 .mtu_discovery_config(Some(discovery));
             let mut config = ServerConfig::new(crypto.clone(), token_key.clone());
-            config.transport_config(Arc::new(transport));
+            config
+                .transport_config(Arc::new(transport))
+                .max_incoming(MAX_INCOMING)
+                .incoming_buffer_size(INCOMING_BYTES)
+                .incoming_buffer_size_total(MAX_INCOMING as u64 * INCOMING_BYTES / 16);
             Arc::new(config)
         };
         Ok(Self {
@@ -108,23 +112,10 @@ pub enum ConfigError {
     InitialSuite(#[from] NoInitialCipherSuite),
 }
 
-/// The windows of each of `connections`, in bytes: its part of the share, within bounds.
-pub(crate) fn window(share: u64, connections: usize) -> u64 {
-    (share / (connections as u64).max(1)).clamp(WINDOW_RANGE.0, WINDOW_RANGE.1)
-}
-
-/// Gives a connection its part of the budget.
-pub(crate) fn set_windows(connection: &quinn::Connection, budget: &Budget, connections: usize) {
-    connection.set_send_window(window(budget.send, connections));
-    let receive = VarInt::from_u64(window(budget.receive, connections)).unwrap_or(VarInt::MAX);
-    connection.set_receive_window(receive);
-}
-
 fn transport(ack_threshold: u32) -> TransportConfig {
     let mut acks = AckFrequencyConfig::default();
     acks.ack_eliciting_threshold(ack_threshold.into())
         .max_ack_delay(Some(MAX_ACK_DELAY));
-    let window = VarInt::from_u64(WINDOW_RANGE.1).unwrap_or(VarInt::MAX);
     let mut transport = TransportConfig::default();
     transport
         .ack_frequency_config(Some(acks))
@@ -133,20 +124,9 @@ fn transport(ack_threshold: u32) -> TransportConfig {
         .max_concurrent_bidi_streams(MAX_STREAMS.into())
         .max_concurrent_uni_streams(0u32.into())
         .datagram_receive_buffer_size(None)
-        .stream_receive_window(window)
-        .receive_window(window)
-        .send_window(WINDOW_RANGE.1);
+        .stream_receive_window(STREAM_WINDOW.into())
+        // They grow when a connection begins to use them.
+        .receive_window(FIRST_WINDOW.into())
+        .send_window(FIRST_WINDOW.into());
     transport
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn windows_shrink_with_the_number_of_connections() {
-        assert_eq!(window(64 << 20, 0), 8 << 20);
-        assert_eq!(window(64 << 20, 32), 2 << 20);
-        assert_eq!(window(64 << 20, 100_000), 256 << 10);
-    }
 }

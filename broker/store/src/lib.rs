@@ -12,7 +12,7 @@ mod store;
 pub use catalogue::{Catalogue, ChangeError, PutOutcome, PutStream, ShardEntry, StreamEntry};
 pub use file::{FileStore, OpenError};
 pub use spec::{
-    MAX_RING_BYTES, MAX_SHARDS, MIN_RING_BYTES, MIN_WINDOW_BYTES, SlowSubscriberPolicy, SlowSubscriberSpec,
-    SpecError, StreamClass, StreamSpec,
+    MAX_RING_BYTES, MAX_SHARDS, MIN_RING_BYTES, MIN_WINDOW_BYTES, OverloadPolicy, SlowSubscriberPolicy,
+    SlowSubscriberSpec, SpecError, StreamClass, StreamSpec,
 };
 pub use store::{Store, SwapError, SwapFuture};

@@ -50,6 +50,17 @@ impl SlowSubscriberPolicy {
     }
 }
 
+/// What happens to a stream's publishers when the broker's memory budget is used up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OverloadPolicy {
+    /// They are paced: the broker does not read on until there is memory.
+    #[default]
+    Pace,
+    /// Their batches are refused with `Overloaded`, and what follows them with `SequenceGap`, so that order is kept.
+    Shed,
+}
+
 /// The stream's default for subscriptions that do not keep up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -82,6 +93,8 @@ pub struct StreamSpec {
     pub shards: u16,
     /// Bytes of recent batches kept in memory for each shard.
     pub ring_bytes: u64,
+    /// What happens to publishers when the broker's memory budget is used up.
+    pub overload: OverloadPolicy,
     /// The default for subscriptions that do not keep up.
     pub slow_subscriber: SlowSubscriberSpec,
 }
@@ -92,6 +105,7 @@ impl Default for StreamSpec {
             class: StreamClass::default(),
             shards: 1,
             ring_bytes: DEFAULT_RING_BYTES,
+            overload: OverloadPolicy::default(),
             slow_subscriber: SlowSubscriberSpec::default(),
         }
     }
@@ -201,6 +215,7 @@ mod tests {
         let json = serde_json::to_value(StreamSpec::default()).unwrap();
         assert_eq!(json["slowSubscriber"]["policy"], "drop_new");
         assert_eq!(json["class"], "memory");
+        assert_eq!(json["overload"], "pace");
         let error = serde_json::from_str::<StreamSpec>(r#"{"shard": 2}"#).unwrap_err();
         assert!(error.to_string().contains("`shard`"), "{error}");
     }

@@ -1,6 +1,6 @@
 //! Streams as the broker's admin API writes them.
 
-use felix_crds::{FelixStreamSpec, StreamClass};
+use felix_crds::{FelixStreamSpec, OverloadPolicy, StreamClass};
 use serde::{Deserialize, Serialize};
 
 /// What the broker answers about one stream.
@@ -35,8 +35,27 @@ pub(crate) struct StreamSettings {
     pub(crate) shards: i64,
     /// Bytes that each shard keeps.
     pub(crate) ring_bytes: i64,
+    /// pace or shed. Brokers that do not know it yet pace; they are not asked for what they do anyway.
+    #[serde(default, skip_serializing_if = "OverloadSetting::is_pace")]
+    pub(crate) overload: OverloadSetting,
     /// The default for subscriptions that do not keep up.
     pub(crate) slow_subscriber: SlowSubscriberSettings,
+}
+
+/// What happens to publishers when memory is used up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OverloadSetting(String);
+
+impl OverloadSetting {
+    fn is_pace(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Default for OverloadSetting {
+    fn default() -> Self {
+        Self(OverloadPolicy::Pace.as_str().to_owned())
+    }
 }
 
 /// What happens to a subscription that does not keep up.
@@ -62,6 +81,7 @@ impl From<&FelixStreamSpec> for StreamSettings {
             class: class.to_owned(),
             shards: i64::from(spec.shards),
             ring_bytes: spec.ring_bytes,
+            overload: OverloadSetting(spec.overload.as_str().to_owned()),
             slow_subscriber: SlowSubscriberSettings {
                 policy: spec.slow_subscriber.policy.as_str().to_owned(),
                 window_bytes: spec.slow_subscriber.window_bytes,
