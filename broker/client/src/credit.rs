@@ -172,10 +172,7 @@ mod tests {
         assert_eq!(first.limit(), MOST);
         let mut grants = vec![first];
         grants.extend((1..10).map(|_| credits.grant()));
-        assert!(
-            grants.iter().all(|grant| grant.limit() >= 2 << 20),
-            "{grants:?}"
-        );
+        assert!(grants.iter().all(|grant| grant.limit() >= 2 << 20), "{grants:?}");
         grants.extend((10..500).map(|_| credits.grant()));
         let least = grants.iter().filter(|grant| grant.limit() == LEAST).count() as u64;
         assert!(

@@ -8,8 +8,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use felix_wire::{
-    ErrorCode, ErrorKind, Frame, FrameKind, MAX_FRAME_BYTES, ShardId, SlowPolicy, Start,
-    StreamName, Subscribe, Subscribed,
+    ErrorCode, ErrorKind, Frame, FrameKind, MAX_FRAME_BYTES, ShardId, SlowPolicy, Start, StreamName,
+    Subscribe, Subscribed,
 };
 
 use crate::client::Client;
@@ -195,10 +195,7 @@ enum State {
     /// Boxed and kept here, so that whoever stops waiting does not start it over.
     Opening(Opening),
     /// The broker's half is read, ours renews the credit.
-    Open {
-        reader: FrameReader,
-        credit: CreditLine,
-    },
+    Open { reader: FrameReader, credit: CreditLine },
 }
 
 /// One shard's part of a subscription.
@@ -335,11 +332,7 @@ impl ShardReader {
 }
 
 /// Opens a subscription for the first time: refusals are the user's to handle.
-async fn open_once(
-    wish: Arc<Wish>,
-    shard: ShardId,
-    cursor: Cursor,
-) -> Result<Opened, SubscribeError> {
+async fn open_once(wish: Arc<Wish>, shard: ShardId, cursor: Cursor) -> Result<Opened, SubscribeError> {
     loop {
         match try_open(&wish, shard, cursor).await {
             Ok(opened) => return Ok(opened),
@@ -351,11 +344,7 @@ async fn open_once(
 }
 
 /// Opens a subscription that was open before: what may pass is tried until it does.
-async fn open_again(
-    wish: Arc<Wish>,
-    shard: ShardId,
-    cursor: Cursor,
-) -> Result<Opened, SubscribeError> {
+async fn open_again(wish: Arc<Wish>, shard: ShardId, cursor: Cursor) -> Result<Opened, SubscribeError> {
     loop {
         match try_open(&wish, shard, cursor).await {
             Ok(opened) => return Ok(opened),
@@ -382,11 +371,7 @@ enum Refusal {
     clippy::wildcard_enum_match_arm,
     reason = "every other frame is equally out of place"
 )]
-async fn try_open(
-    wish: &Wish,
-    shard: ShardId,
-    cursor: Cursor,
-) -> Result<Opened, Refusal> {
+async fn try_open(wish: &Wish, shard: ShardId, cursor: Cursor) -> Result<Opened, Refusal> {
     let link = wish
         .links
         .get()

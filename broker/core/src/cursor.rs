@@ -90,6 +90,11 @@ impl Cursor {
         self.next.bytes + self.window_now() + self.head_start
     }
 
+    /// The bytes behind which it lags by half of what it may.
+    pub(crate) fn half_allowed(&self) -> u64 {
+        self.next.bytes + (self.window + self.head_start) / 2
+    }
+
     fn window_now(&self) -> u64 {
         self.shrunk_to.unwrap_or(self.window)
     }

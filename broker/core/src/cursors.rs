@@ -159,16 +159,21 @@ impl Cursors {
         &self.pinned
     }
 
-    /// Whether this cursor is one that publishers wait for when the log ends at `end`.
-    pub(crate) fn blocks(&self, id: CursorId, end: Mark) -> bool {
-        self.attached
-            .get(&id)
-            .is_some_and(|cursor| cursor.policy == SlowPolicy::Block && end.bytes >= cursor.allowed_until())
+    /// Whether this cursor is one that publishers may have to wait for, and lags by half its window when the log ends at
+    /// `end`.
+    pub(crate) fn is_half_full(&self, id: CursorId, end: Mark) -> bool {
+        self.blocking(id)
+            .is_some_and(|cursor| end.bytes >= cursor.half_allowed())
     }
 
-    /// Bytes that this cursor holds beside the ring.
-    pub(crate) fn pinned_by(&self, id: CursorId) -> u64 {
-        self.attached.get(&id).map_or(0, Cursor::pinned_bytes)
+    /// Whether this cursor is one that publishers may have to wait for, and holds something beside the ring.
+    pub(crate) fn pins_for_publishers(&self, id: CursorId) -> bool {
+        self.blocking(id).is_some_and(|cursor| cursor.pinned_bytes() > 0)
+    }
+
+    fn blocking(&self, id: CursorId) -> Option<&Cursor> {
+        let cursor = self.attached.get(&id)?;
+        (cursor.policy == SlowPolicy::Block).then_some(cursor)
     }
 
     /// Halves what cursors hold beside the ring until it is `bytes` less, or nothing can be given up any more.

@@ -76,6 +76,8 @@ pub struct Shard {
     acks: Acks,
     cursors: Cursors,
     publishers_wait: bool,
+    /// How often a publisher was told to wait.
+    waits: u64,
     log_failed: bool,
 }
 
@@ -93,6 +95,7 @@ impl Shard {
             acks: Acks::default(),
             cursors: Cursors::new(),
             publishers_wait: false,
+            waits: 0,
             log_failed: false,
         }
     }
@@ -104,6 +107,7 @@ impl Shard {
                 || self.unsafe_bytes() > self.config.ring_bytes / 2
                 || self.acks.len() >= self.config.limits.max_waiting_answers);
         self.publishers_wait |= waits;
+        self.waits += u64::from(waits);
         if waits { Room::Wait } else { Room::Open }
     }
 
@@ -263,11 +267,14 @@ impl Shard {
         }
     }
 
-    /// Whether publishers wait, and this subscription is why: it makes publishers wait and lags by its window, or, where
-    /// `memory_is_short`, holds something beside the ring.
-    pub fn holds_back(&self, cursor: CursorId, memory_is_short: bool) -> bool {
-        (self.publishers_wait && self.cursors.blocks(cursor, self.end))
-            || (memory_is_short && self.cursors.pinned_by(cursor) > 0)
+    /// Whether publishers wait because of this subscription, which makes publishers wait: it lags by half its window at least
+    /// and publishers have waited since `seen`, or, where `memory_is_short`, it holds something beside the ring. `seen`
+    /// becomes what it is now; it begins as 0.
+    pub fn holds_back(&self, cursor: CursorId, seen: &mut u64, memory_is_short: bool) -> bool {
+        let waited = self.publishers_wait || self.waits != *seen;
+        *seen = self.waits;
+        (waited && self.cursors.is_half_full(cursor, self.end))
+            || (memory_is_short && self.cursors.pins_for_publishers(cursor))
     }
 
     /// Why a batch cannot be taken whoever sends it.

@@ -15,8 +15,8 @@ use crate::{
     memory::{Budget, InFlight},
     metrics::{LaneTotals, QuicTotals},
 };
-use windows::{Parking, Windows};
 pub(crate) use windows::{FIRST_WINDOW, STREAM_WINDOW};
+use windows::{Parking, Windows};
 
 /// All present connections. Clones share them.
 #[derive(Clone, Debug)]
@@ -181,7 +181,11 @@ impl Present {
             Use::Subscribe => (&mut member.subscriptions, &mut self.send),
         };
         let was_active = *streams > 0;
-        *streams = if more { *streams + 1 } else { streams.saturating_sub(1) };
+        *streams = if more {
+            *streams + 1
+        } else {
+            streams.saturating_sub(1)
+        };
         let is_active = *streams > 0;
         if was_active == is_active {
             return;
@@ -214,7 +218,11 @@ impl Present {
         let Some(member) = self.by_id.get_mut(&id) else {
             return;
         };
-        member.parked = if more { member.parked + 1 } else { member.parked.saturating_sub(1) };
+        member.parked = if more {
+            member.parked + 1
+        } else {
+            member.parked.saturating_sub(1)
+        };
         if let Some(member) = self.by_id.get(&id) {
             self.set(member, Use::Publish);
         }

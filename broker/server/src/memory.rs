@@ -173,7 +173,9 @@ impl InFlight {
             Some(own) => Some(Arc::clone(own).try_acquire_many_owned(bytes).ok()?),
             None => None,
         };
-        let all = Arc::clone(&self.all.semaphore).try_acquire_many_owned(bytes).ok()?;
+        let all = Arc::clone(&self.all.semaphore)
+            .try_acquire_many_owned(bytes)
+            .ok()?;
         Some(InFlightPermit { _all: all, _own: own })
     }
 

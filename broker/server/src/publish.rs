@@ -111,11 +111,7 @@ enum Incoming {
 }
 
 impl Publisher {
-    fn open(
-        broker: &Arc<Broker>,
-        connection: Arc<Entered>,
-        open: &OpenPublish,
-    ) -> Result<Self, Refused> {
+    fn open(broker: &Arc<Broker>, connection: Arc<Entered>, open: &OpenPublish) -> Result<Self, Refused> {
         if broker.stopping.has_reached(Phase::Leaving) {
             return Err(stopping());
         }
@@ -306,7 +302,13 @@ impl Publisher {
                     filled?;
                     return Ok(body);
                 }
-                Err(_) if is_late(begun.elapsed(), body.len(), self.connection.in_flight().is_short()) => {
+                Err(_)
+                    if is_late(
+                        begun.elapsed(),
+                        body.len(),
+                        self.connection.in_flight().is_short(),
+                    ) =>
+                {
                     return Err(late());
                 }
                 Err(_) => {}

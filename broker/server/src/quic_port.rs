@@ -17,7 +17,6 @@ use tokio::{
 use crate::{
     broker::Broker,
     data_dir::QuicKeys,
-    gauge::Gauge,
     lanes::Lane,
     listener::Listener,
     transport::{self, ServerConfigs},

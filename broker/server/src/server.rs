@@ -296,7 +296,12 @@ async fn assemble(
         clock,
         catalogue: CatalogueService::start(store, streams, clock).await?,
         metrics: Metrics::default(),
-        connections: Connections::new(connections, lanes::bounded(lanes.len()), &budget, in_flight.clone()),
+        connections: Connections::new(
+            connections,
+            lanes::bounded(lanes.len()),
+            &budget,
+            in_flight.clone(),
+        ),
         lanes: lanes.to_vec(),
         certificate: Arc::clone(&prepared.certificate),
         budget,

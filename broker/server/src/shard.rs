@@ -271,10 +271,13 @@ impl Attached {
         Ok(())
     }
 
-    /// Whether publishers wait because of this subscription.
-    pub(crate) fn holds_back(&self) -> bool {
+    /// Whether publishers have waited because of this subscription since `seen`; see [`Shard::holds_back`].
+    pub(crate) fn holds_back(&self, seen: &mut u64) -> bool {
         let memory_is_short = self.shard.rings.are_full();
-        self.shard.lock().core.holds_back(self.cursor, memory_is_short)
+        self.shard
+            .lock()
+            .core
+            .holds_back(self.cursor, seen, memory_is_short)
     }
 
     pub(crate) fn shard(&self) -> &Arc<ShardHandle> {

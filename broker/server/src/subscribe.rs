@@ -241,9 +241,11 @@ impl Subscription {
             if !blocks {
                 std::future::pending::<()>().await;
             }
+            let mut waits = 0;
             loop {
                 time::sleep(patience.timeout / BLOCK_CHECKS).await;
-                if patience.is_over(time::Instant::now(), attached.holds_back(), taken.load(Relaxed)) {
+                let holds_back = attached.holds_back(&mut waits);
+                if patience.is_over(time::Instant::now(), holds_back, taken.load(Relaxed)) {
                     return;
                 }
             }
@@ -373,9 +375,15 @@ mod tests {
         let mut patience = Patience::new(Duration::from_secs(10));
         assert!(!patience.is_over(second(0), true, 0));
         assert!(!patience.is_over(second(9), true, 0));
-        assert!(!patience.is_over(second(10), true, 160 << 10), "it keeps the floor");
+        assert!(
+            !patience.is_over(second(10), true, 160 << 10),
+            "it keeps the floor"
+        );
         assert!(!patience.is_over(second(15), true, 160 << 10));
-        assert!(patience.is_over(second(20), true, (160 << 10) + 1), "a byte is not enough");
+        assert!(
+            patience.is_over(second(20), true, (160 << 10) + 1),
+            "a byte is not enough"
+        );
     }
 
     #[test]

@@ -8,98 +8,17 @@
 
 mod support;
 
-use std::sync::Arc;
-
 use bytes::{Bytes, BytesMut};
-use felix_broker::EmbeddedBroker;
 use felix_client::{Client, ErrorCode};
 use felix_wire::{
-    ALPN, AuthMethod, BatchBuilder, Frame, FrameHead, FrameKind, Hello, Incarnation, MAX_FRAME_BYTES, Nanos,
-    OpenPublish, Origin, ProducerEpoch, ProducerId, Sequence, ShardId, Start, StreamName, Subscribe, VERSION,
+    AuthMethod, Frame, FrameHead, FrameKind, Hello, Incarnation, ShardId, Start, StreamName, Subscribe,
 };
-use quinn::{Connection, ConnectionError, Endpoint, RecvStream, SendStream};
-use rustls::pki_types::{CertificateDer, pem::PemObject};
-use support::{STREAM, broker_with, client_of, metric, next_number, publish, within};
-
-fn encoded(frame: &Frame) -> Bytes {
-    let mut bytes = BytesMut::new();
-    frame.encode(&mut bytes);
-    bytes.freeze()
-}
-
-async fn connect(broker: &EmbeddedBroker) -> (Endpoint, Connection) {
-    let mut roots = rustls::RootCertStore::empty();
-    roots
-        .add(CertificateDer::from_pem_slice(broker.ca_pem()).unwrap())
-        .unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut tls = rustls::ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    tls.alpn_protocols = vec![ALPN.to_vec()];
-    let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(tls).unwrap();
-    let endpoint = Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
-    let connecting = endpoint
-        .connect_with(
-            quinn::ClientConfig::new(Arc::new(crypto)),
-            broker.addr(),
-            "localhost",
-        )
-        .unwrap();
-    let connection = within(connecting).await.unwrap();
-    (endpoint, connection)
-}
-
-fn hello() -> Frame {
-    Frame::Hello(Hello {
-        min_version: VERSION,
-        max_version: VERSION,
-        features: 0,
-        agent: "hostile".into(),
-        auth: AuthMethod::None,
-        token: Bytes::new(),
-    })
-}
-
-async fn greeted(broker: &EmbeddedBroker) -> (Endpoint, Connection, SendStream, RecvStream) {
-    let (endpoint, connection) = connect(broker).await;
-    let (mut send, mut recv) = within(connection.open_bi()).await.unwrap();
-    within(send.write_all(&encoded(&hello()))).await.unwrap();
-    assert!(matches!(read_frame(&mut recv).await, Frame::Welcome(_)));
-    (endpoint, connection, send, recv)
-}
-
-async fn read_frame(recv: &mut RecvStream) -> Frame {
-    let mut head = [0; 6];
-    within(recv.read_exact(&mut head)).await.unwrap();
-    let head = FrameHead::decode(head, MAX_FRAME_BYTES).unwrap();
-    let mut body = vec![0; head.length as usize];
-    within(recv.read_exact(&mut body)).await.unwrap();
-    Frame::decode(head.kind, body.into()).unwrap()
-}
-
-fn open_publish() -> Frame {
-    Frame::OpenPublish(OpenPublish {
-        stream: StreamName::new(STREAM).unwrap(),
-        shard: ShardId(0),
-        producer: ProducerId(7),
-        epoch: ProducerEpoch(0),
-    })
-}
-
-/// A sealed publish frame with one record.
-fn batch(producer: u128, sequence: u64, value: &[u8]) -> BytesMut {
-    let mut builder = BatchBuilder::new(BytesMut::new(), 1 << 20);
-    builder.push(Nanos(1), None, [].into_iter(), value).unwrap();
-    let origin = Origin {
-        producer: ProducerId(producer),
-        epoch: ProducerEpoch(0),
-        sequence: Sequence(sequence),
-    };
-    BytesMut::from(&builder.seal(origin).unwrap().frame()[..])
-}
+use quinn::{Connection, ConnectionError};
+use support::{
+    STREAM, broker_with, client_of, metric, next_number, publish,
+    wire::{batch, connect, encoded, greeted, hello, open_publish, read_frame},
+    within,
+};
 
 async fn closed_with(connection: &Connection, code: ErrorCode) {
     let error = within(connection.closed()).await;

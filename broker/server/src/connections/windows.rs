@@ -26,7 +26,11 @@ impl Windows {
     /// divided by the next power of two.
     pub(super) fn change(&mut self, more: bool) -> bool {
         let before = self.of(true);
-        self.active = if more { self.active + 1 } else { self.active.saturating_sub(1) };
+        self.active = if more {
+            self.active + 1
+        } else {
+            self.active.saturating_sub(1)
+        };
         self.of(true) != before
     }
 

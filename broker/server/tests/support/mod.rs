@@ -11,6 +11,7 @@ pub(crate) mod http;
 pub(crate) mod nat;
 pub(crate) mod process;
 pub(crate) mod raw;
+pub(crate) mod wire;
 
 use std::{future::Future, time::Duration};
 
@@ -24,7 +25,17 @@ pub(crate) const STREAM: &str = "orders";
 
 /// A broker with [`STREAM`], whose spec differs from the default by `change`.
 pub(crate) async fn broker_with(change: impl FnOnce(&mut StreamSpec)) -> EmbeddedBroker {
-    let broker = embedded(EmbeddedConfig::default()).await.unwrap();
+    broker_of(|_| {}, change).await
+}
+
+/// A broker whose settings differ from the default by `set`, with [`STREAM`], whose spec does by `change`.
+pub(crate) async fn broker_of(
+    set: impl FnOnce(&mut Settings),
+    change: impl FnOnce(&mut StreamSpec),
+) -> EmbeddedBroker {
+    let mut config = EmbeddedConfig::default();
+    set(&mut config.settings);
+    let broker = embedded(config).await.unwrap();
     let mut spec = StreamSpec::default();
     change(&mut spec);
     broker.create_stream(STREAM, spec).await.unwrap();
@@ -111,6 +122,16 @@ pub(crate) async fn read_until(subscription: &mut Subscription, last: u64) -> (V
         }
     }
     (numbers, None)
+}
+
+/// Waits until a series has a value that is `wanted`.
+pub(crate) async fn until_metric(broker: &EmbeddedBroker, series: &str, wanted: impl Fn(u64) -> bool) {
+    within(async {
+        while !metric(&broker.metrics_text(), series).is_some_and(&wanted) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
 }
 
 /// The value of a series, or `None` if there is no such series.

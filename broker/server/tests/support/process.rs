@@ -8,12 +8,16 @@ use std::{
 };
 
 use felix_client::Client;
+use http_body_util::{BodyExt, Empty};
+use hyper::{Request, body::Bytes, client::conn::http1};
+use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
+    net::TcpStream,
     process::{Child, ChildStderr, Command},
 };
 
-use super::within;
+use super::{http::Api, within};
 
 /// A running process; killed when it is dropped.
 pub(crate) struct Process {
@@ -60,12 +64,32 @@ pub(crate) async fn start_at(data_dir: &Path, addresses: [SocketAddr; 3]) -> Pro
 
 /// Starts a broker at three addresses with further arguments.
 pub(crate) async fn start_with(data_dir: &Path, addresses: [SocketAddr; 3], more: &[&str]) -> Process {
-    let mut command = command(&[
-        "--log-format".as_ref(),
-        "json".as_ref(),
-        "--data-dir".as_ref(),
-        data_dir.as_ref(),
-    ]);
+    start_by(command(&[]), data_dir, addresses, more).await
+}
+
+/// Starts a broker as a member of a control group, whose list of processes is `members`, with further arguments.
+pub(crate) async fn start_in(members: &Path, data_dir: &Path, more: &[&str]) -> Process {
+    // The shell joins the group and becomes the broker.
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "echo $$ >\"$0\" && exec \"$@\""])
+        .arg(members)
+        .arg(env!("CARGO_BIN_EXE_felix-broker"))
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    start_by(command, data_dir, [any; 3], more).await
+}
+
+async fn start_by(
+    mut command: Command,
+    data_dir: &Path,
+    addresses: [SocketAddr; 3],
+    more: &[&str],
+) -> Process {
+    command.args(["--log-format", "json", "--data-dir"]).arg(data_dir);
     for (flag, address) in ["--quic-bind", "--metrics-bind", "--admin-bind"]
         .into_iter()
         .zip(addresses)
@@ -102,6 +126,33 @@ pub(crate) async fn start_with(data_dir: &Path, addresses: [SocketAddr; 3], more
 impl Process {
     pub(crate) fn addresses(&self) -> [SocketAddr; 3] {
         [self.quic, self.metrics, self.admin]
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id().unwrap()
+    }
+
+    pub(crate) fn api(&self) -> Api {
+        let token = std::fs::read_to_string(self.data_dir.join("admin/token")).unwrap();
+        Api {
+            address: self.admin,
+            ca_pem: self.ca_pem(),
+            token: token.trim().to_owned(),
+        }
+    }
+
+    /// What the broker's metrics say.
+    pub(crate) async fn metrics_text(&self) -> String {
+        let stream = within(TcpStream::connect(self.metrics)).await.unwrap();
+        let (mut sender, connection) = within(http1::handshake(TokioIo::new(stream))).await.unwrap();
+        tokio::spawn(connection);
+        let request = Request::get("/metrics")
+            .header("host", "localhost")
+            .body(Empty::<Bytes>::new())
+            .unwrap();
+        let answer = within(sender.send_request(request)).await.unwrap();
+        let body = within(answer.into_body().collect()).await.unwrap();
+        String::from_utf8(body.to_bytes().to_vec()).unwrap()
     }
 
     pub(crate) fn ca_pem(&self) -> Vec<u8> {
