@@ -63,12 +63,12 @@ async fn one_connection_with_a_thousand_subscriptions_of_which_a_hundred_are_not
     eprintln!("a subscription takes {each} bytes");
     let unread = subscriptions.split_off(MANY - UNREAD);
     let publisher = pod.client(1 << 20).await;
-    // Each group of records is read by all good ones before the next comes, so none of them may lose any. A record is 64
-    // KiB: the others are given their credit, fill their windows and lose the rest.
-    for first in (0..RECORDS).step_by(8) {
-        publish(&publisher, first..first + 8, 8 << 10).await;
+    // Half a window is read by all good ones before the next comes, so none of them may lose any. The others are sent their
+    // credit, fill their windows and lose the rest.
+    for first in (0..RECORDS).step_by(4) {
+        publish(&publisher, first..first + 4, 8 << 10).await;
         for subscription in &mut subscriptions {
-            for number in first..first + 8 {
+            for number in first..first + 4 {
                 assert_eq!(next_number(subscription).await, number);
             }
         }

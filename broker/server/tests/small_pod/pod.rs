@@ -23,7 +23,7 @@ const TOP: &str = "/sys/fs/cgroup";
 pub(crate) struct Pod {
     pub(crate) broker: Process,
     group: Group,
-    _data_dir: tempfile::TempDir,
+    data_dir: tempfile::TempDir,
 }
 
 struct Group {
@@ -34,19 +34,37 @@ struct Group {
 impl Pod {
     /// Starts a broker with further arguments.
     pub(crate) async fn start(arguments: &[&str]) -> Self {
-        allow_many_files();
-        let group = Group::make();
-        let data_dir = tempfile::tempdir().unwrap();
-        let broker = process::start_in(&group.path.join("cgroup.procs"), data_dir.path(), arguments).await;
-        let pod = Self {
-            broker,
-            group,
-            _data_dir: data_dir,
-        };
+        let pod = Self::start_on(tempfile::tempdir().unwrap(), LIMIT, arguments).await;
         // The budget follows from the limit: the broker knows where it is.
         let rings = pod.metric("felix_memory_budget_bytes{share=\"rings\"}").await;
         assert_eq!(rings, LIMIT / 2 * 6 / 16);
         pod
+    }
+
+    /// Starts a broker on a data directory in a control group of `limit` bytes.
+    pub(crate) async fn start_on(data_dir: tempfile::TempDir, limit: u64, arguments: &[&str]) -> Self {
+        allow_many_files();
+        let group = Group::make(limit);
+        let broker = process::start_in(&group.path.join("cgroup.procs"), data_dir.path(), arguments).await;
+        Self {
+            broker,
+            group,
+            data_dir,
+        }
+    }
+
+    /// Stops the broker and gives its data directory.
+    pub(crate) async fn stop(self) -> tempfile::TempDir {
+        assert!(self.broker.terminate().await.success());
+        self.data_dir
+    }
+
+    /// Time that the broker has had a core, in milliseconds.
+    pub(crate) fn cpu_ms(&self) -> u64 {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.broker.id())).unwrap();
+        // Fields are counted behind the name, which may hold anything. A tick is 10 ms on every Linux that matters.
+        let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
+        (fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()) * 10
     }
 
     /// Creates a stream whose spec differs from the default by `fields`.
@@ -116,7 +134,7 @@ impl Pod {
 }
 
 impl Group {
-    fn make() -> Self {
+    fn make(limit_bytes: u64) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let name = format!(
             "felix-small-pod-{}-{}",
@@ -140,7 +158,7 @@ impl Group {
         } else {
             "memory.max"
         };
-        fs::write(group.path.join(limit), LIMIT.to_string()).unwrap();
+        fs::write(group.path.join(limit), limit_bytes.to_string()).unwrap();
         if version == 2 {
             // Absent where the kernel has no swap.
             fs::write(group.path.join("memory.swap.max"), "0").ok();
