@@ -22,6 +22,12 @@ use crate::{
 /// Longest wait for the hello, and for the first frame of each further stream.
 const FIRST_FRAME_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Streams that a connection may have open at first. QUIC keeps some 100 bytes for each that it may, so the number follows
+/// the use.
+pub(crate) const FIRST_STREAMS: u32 = 64;
+/// Publishers and subscriptions of one connection at most.
+const MAX_STREAMS: u32 = 4096;
+
 /// Serves a connection until it ends.
 pub(crate) async fn serve(broker: Arc<Broker>, connection: Connection, entered: Arc<Entered>) {
     let greeted = time::timeout(FIRST_FRAME_TIMEOUT, greet(&broker, &connection)).await;
@@ -43,8 +49,13 @@ pub(crate) async fn serve(broker: Arc<Broker>, connection: Connection, entered: 
             }
         }
     });
+    let mut allowed = FIRST_STREAMS;
     while let Ok((mut send, mut recv)) = connection.accept_bi().await {
         while tasks.try_join_next().is_some() {}
+        if allowed < MAX_STREAMS && tasks.len() >= allowed as usize / 2 {
+            allowed *= 2;
+            connection.set_max_concurrent_bi_streams(allowed.into());
+        }
         let Some(place) = broker.open_streams.enter() else {
             // Answered without a task: there are as many as the memory for them holds.
             broker.metrics.observe_limit(Limit::Streams);

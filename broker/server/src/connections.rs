@@ -71,13 +71,14 @@ pub(crate) struct Entered {
 
 impl Connections {
     pub(crate) fn new(limit: usize, lanes: u8, budget: &Budget, in_flight: InFlight) -> Self {
+        let parking = budget.receive / 4;
         let mut former = Totals::default();
         former.lanes.resize(usize::from(lanes), LaneTotals::default());
         let present = Present {
             by_id: HashMap::new(),
-            send: Windows::new(budget.send),
-            receive: Windows::new(budget.receive / 2),
-            parking: Parking::new(budget.receive - budget.receive / 2),
+            send: Windows::new(budget.send, limit),
+            receive: Windows::new(budget.receive - parking, limit),
+            parking: Parking::new(parking),
             former,
         };
         Self {

@@ -9,6 +9,7 @@ use quinn::{
 use ring::{hkdf, hmac};
 
 use crate::{
+    connection::FIRST_STREAMS,
     connections::{FIRST_WINDOW, STREAM_WINDOW},
     data_dir::QuicKeys,
     lanes::{Lane, LaneIds},
@@ -23,8 +24,6 @@ const MAX_ACK_DELAY: Duration = Duration::from_millis(2);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(12);
 /// Keeps quiet connections: three pings fit the idle time-out, and address translations last longer than one.
 const KEEP_ALIVE: Duration = Duration::from_secs(4);
-/// Publishers and subscriptions of one connection.
-const MAX_STREAMS: u32 = 4096;
 /// First packets that wait to be looked at, and what they may hold: they are looked at as they come.
 const MAX_INCOMING: usize = 1024;
 const INCOMING_BYTES: u64 = 64 << 10;
@@ -121,7 +120,7 @@ fn transport(ack_threshold: u32) -> TransportConfig {
         .ack_frequency_config(Some(acks))
         .max_idle_timeout(IdleTimeout::try_from(IDLE_TIMEOUT).ok())
         .keep_alive_interval(Some(KEEP_ALIVE))
-        .max_concurrent_bidi_streams(MAX_STREAMS.into())
+        .max_concurrent_bidi_streams(FIRST_STREAMS.into())
         .max_concurrent_uni_streams(0u32.into())
         .datagram_receive_buffer_size(None)
         .stream_receive_window(STREAM_WINDOW.into())

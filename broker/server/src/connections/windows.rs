@@ -2,8 +2,9 @@
 
 use std::ops::RangeInclusive;
 
-/// The window of a connection that has nothing to send or to receive but control frames, and the least of any other.
-pub(crate) const FIRST_WINDOW: u32 = 32 << 10;
+/// The window of a connection that has nothing to send or to receive but control frames, and the least of any other: it is
+/// filled again as it is read.
+pub(crate) const FIRST_WINDOW: u32 = 8 << 10;
 /// Window of one stream, of which a connection's window is a multiple where memory allows: a publisher that is not read
 /// takes no more of it. Enough for 1 GB/s at a round trip of 1 ms.
 pub(crate) const STREAM_WINDOW: u32 = 1 << 20;
@@ -18,8 +19,13 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    pub(super) const fn new(share: u64) -> Self {
-        Self { share, active: 0 }
+    /// What is left of a share when each of `connections` at most has its first window.
+    pub(super) const fn new(share: u64, connections: usize) -> Self {
+        let first = connections as u64 * FIRST_WINDOW as u64;
+        Self {
+            share: share.saturating_sub(first),
+            active: 0,
+        }
     }
 
     /// A connection begins or ceases to use its window. Whether the windows of all change: seldom, because the share is
@@ -88,14 +94,14 @@ mod tests {
 
     #[test]
     fn windows_shrink_with_the_number_of_connections_that_use_them() {
-        let mut windows = Windows::new(64 << 20);
+        let mut windows = Windows::new(72 << 20, 1024);
         assert_eq!(windows.of(false), u64::from(FIRST_WINDOW));
         assert!(!windows.change(true), "one gets the largest, as before");
         assert_eq!(windows.of(true), 8 << 20);
         let changes = (1..1000).filter(|_| windows.change(true)).count();
         assert_eq!(changes, 7, "from 8 MiB down to 64 KiB by halves");
         assert_eq!(windows.of(true), 64 << 10);
-        assert!(windows.promised(1000) <= 64 << 20);
+        assert!(windows.promised(1000) <= 72 << 20);
         for _ in 0..1000 {
             windows.change(false);
         }

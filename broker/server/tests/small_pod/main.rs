@@ -9,6 +9,7 @@
 
 mod hostile;
 mod many;
+#[allow(dead_code, reason = "the figures use the rest")]
 mod pod;
 mod slow;
 #[path = "../support/mod.rs"]
