@@ -1,8 +1,8 @@
 //! One publisher's way to one shard: the outbox behind a lock, and the task that owns the QUIC stream.
 //!
 //! A record crosses no queue. Whoever sends appends it to the open batch; when nothing is in flight the same call seals the
-//! batch and hands it to QUIC. Otherwise the task is woken, which seals what has gathered by the time it runs: that is
-//! how concurrent senders share batches without a timer.
+//! batch and hands it to QUIC. Otherwise the task is woken. It lets all that can run do so once, then seals what has
+//! gathered: that is how concurrent senders share batches without a timer.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -57,6 +57,8 @@ struct State {
     task: Option<Waker>,
     /// Senders wait for room.
     crowded: bool,
+    /// The task has let others run before it seals the open batch.
+    yielded: bool,
     /// The publisher was dropped or closed: the task ends once nothing is held.
     closing: bool,
     /// The publisher is finished, and why.
@@ -95,6 +97,7 @@ impl Lane {
                 stream: None,
                 task: None,
                 crowded: false,
+                yielded: false,
                 closing: false,
                 stopped: None,
             }),
@@ -298,7 +301,7 @@ impl Lane {
             if let Err(left) = state.write(cx) {
                 return Poll::Ready(left);
             }
-            if !state.outbox.unwritten().is_empty() || !state.outbox.seal_due() {
+            if !state.outbox.unwritten().is_empty() || !state.seal_gathered(cx) {
                 break;
             }
         }
@@ -418,6 +421,19 @@ impl State {
         if let Some(task) = self.task.take() {
             task.wake();
         }
+    }
+
+    /// Seals the open batch if it is due. While others are in flight the task first goes behind everything that can run:
+    /// an answer wakes many senders, and the first of them wakes this task, which would seal a batch of one record.
+    fn seal_gathered(&mut self, cx: &Context<'_>) -> bool {
+        let due = self.outbox.is_due();
+        if due && !self.yielded && !self.outbox.nothing_in_flight() {
+            self.yielded = true;
+            cx.waker().wake_by_ref();
+            return false;
+        }
+        self.yielded = false;
+        due && self.outbox.seal_due()
     }
 
     /// Hands to QUIC what it takes at once; the task does the rest.

@@ -223,10 +223,17 @@ impl Outbox {
         Ok((ack, 0))
     }
 
+    /// Whether there is an open batch that is to leave.
+    pub(crate) fn is_due(&self) -> bool {
+        let little = self.sealed_bytes < self.limits.eager_bytes;
+        self.open
+            .as_ref()
+            .is_some_and(|open| little || self.is_full(open, 0))
+    }
+
     /// Seals the open batch if it is due: little is unacknowledged, or it is full. Whether anything was sealed.
     pub(crate) fn seal_due(&mut self) -> bool {
-        let Some(open) = &self.open else { return false };
-        (self.is_full(open, 0) || self.sealed_bytes < self.limits.eager_bytes) && self.seal().is_ok()
+        self.is_due() && self.seal().is_ok()
     }
 
     /// Seals the open batch, if any.

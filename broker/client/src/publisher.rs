@@ -16,8 +16,8 @@ use crate::lane::{Destination, Lane};
 use crate::outbox::{Limits, NotTaken};
 use crate::record::Record;
 
-/// The open batch leaves at once while fewer bytes of its shard are unacknowledged. Measured on loopback: below 64 KiB a
-/// saturated publisher waits for acks, above 256 KiB batches no longer grow.
+/// The open batch leaves at once while fewer bytes of its shard are unacknowledged. On loopback all from 64 to 256 KiB are
+/// as good; at 16 KiB 64 senders of single records wait for answers, at 1 MiB batches of one busy sender shrink.
 const EAGER_BYTES: usize = 128 << 10;
 
 /// Largest batch that forms by itself, in bytes.

@@ -18,6 +18,15 @@ async fn one_sender_alone_sends_each_record_at_once() {
 
 #[tokio::test]
 async fn sixty_four_senders_make_batches_of_sixteen_or_more() {
+    sixty_four_senders().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixty_four_senders_on_two_threads_do_so_too() {
+    sixty_four_senders().await;
+}
+
+async fn sixty_four_senders() {
     let broker = Broker::start(1).await;
     let publisher = broker.client().await.publisher(STREAM).open().await.unwrap();
     let senders: Vec<_> = (0..64_u8)
