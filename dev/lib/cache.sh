@@ -3,9 +3,13 @@
 
 cache=${FELIX_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/felix}
 
-# content_hash PATH...: of names and contents of all files below the paths, in an order that depends on nothing else.
+# content_hash PATH...: of names and contents of all files below the paths, in an order that depends on nothing else. The
+# same content in another checkout has the same hash, so names begin at each path.
 content_hash() {
-  find "$@" -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -c1-16
+  local path
+  for path; do
+    (cd "$(dirname "$path")" && find "$(basename "$path")" -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum)
+  done | sha256sum | cut -c1-16
 }
 
 # cached DIR COMMAND...: runs COMMAND with the name of an empty folder, which becomes DIR only if it succeeds. Callers
