@@ -46,7 +46,7 @@ pub(crate) struct Broker {
     pub(crate) rings: Rings,
     pub(crate) in_flight: InFlight,
     pub(crate) handshakes: Gauge,
-    /// QUIC streams that are open, control streams apart.
+    /// QUIC streams that are open beyond those that each connection may have anyway, control streams apart.
     pub(crate) open_streams: Gauge,
     pub(crate) publishers: Gauge,
     pub(crate) subscriptions: Gauge,

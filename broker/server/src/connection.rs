@@ -56,7 +56,7 @@ pub(crate) async fn serve(broker: Arc<Broker>, connection: Connection, entered: 
             allowed *= 2;
             connection.set_max_concurrent_bi_streams(allowed.into());
         }
-        let Some(place) = broker.open_streams.enter() else {
+        let Some(place) = entered.stream_place(&broker.open_streams) else {
             // Answered without a task: there are as many as the memory for them holds.
             broker.metrics.observe_limit(Limit::Streams);
             let code = close_code(ErrorCode::Overloaded);

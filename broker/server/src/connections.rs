@@ -12,7 +12,7 @@ use quinn::{Connection, VarInt};
 use crate::{
     gauge::{Counted, Gauge},
     lanes::Lane,
-    memory::{Budget, InFlight},
+    memory::{Budget, InFlight, OWN_STREAMS},
     metrics::{LaneTotals, QuicTotals},
 };
 pub(crate) use windows::{FIRST_WINDOW, STREAM_WINDOW};
@@ -66,6 +66,7 @@ pub(crate) struct Entered {
     connections: Connections,
     id: usize,
     in_flight: InFlight,
+    own_streams: Gauge,
     _place: Counted,
 }
 
@@ -112,6 +113,7 @@ impl Connections {
             connections: self.clone(),
             id,
             in_flight: self.in_flight.for_connection(),
+            own_streams: Gauge::new(OWN_STREAMS),
             _place: place,
         })
     }
@@ -234,6 +236,11 @@ impl Entered {
     /// The part of the memory for batches being read that this connection may take.
     pub(crate) fn in_flight(&self) -> &InFlight {
         &self.in_flight
+    }
+
+    /// A place for a further stream: one of the connection's own, else one of those that all connections share.
+    pub(crate) fn stream_place(&self, shared: &Gauge) -> Option<Counted> {
+        self.own_streams.enter().or_else(|| shared.enter())
     }
 
     /// Counts a stream that publishes or subscribes; windows follow.

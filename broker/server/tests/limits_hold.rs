@@ -25,10 +25,13 @@ use support::{
 };
 use tokio::net::UdpSocket;
 
-/// The smallest budget: 614 connections, 256 streams, 64 handshakes.
+/// The smallest budget: 132 connections, 320 streams beyond two of each connection, 64 handshakes.
 fn small(settings: &mut Settings) {
     settings.memory_budget = Some(Bytes(32 << 20));
 }
+
+const OWN_STREAMS: usize = 2;
+const SHARED_STREAMS: usize = 320;
 
 fn refusals(limit: &str) -> String {
     format!("felix_limit_refusals_total{{limit=\"{limit}\"}}")
@@ -59,7 +62,7 @@ async fn open_streams() {
     let broker = broker_of(small, |_| {}).await;
     let (_endpoint, connection, _control, _answers) = greeted(&broker).await;
     let mut streams = Vec::new();
-    for _ in 0..256 {
+    for _ in 0..OWN_STREAMS + SHARED_STREAMS {
         let (mut send, mut recv) = within(connection.open_bi()).await.unwrap();
         within(send.write_all(&encoded(&subscribe(None, 1))))
             .await
@@ -79,9 +82,14 @@ async fn open_streams() {
     };
     assert_eq!(code.into_inner(), u64::from(ErrorCode::Overloaded.to_wire()));
     assert_eq!(metric(&broker.metrics_text(), &refusals("streams")), Some(1));
+    // Who comes when one connection has taken all can still publish and subscribe.
+    let newcomer = client_of(&broker).await;
+    let _reading = within(newcomer.subscribe(support::STREAM).open()).await.unwrap();
+    publish(&newcomer, 0..1, 100).await;
     // The control stream is not among them, and there is room again when one ends.
-    streams.truncate(255);
-    until_metric(&broker, "felix_subscriptions", |present| present < 256).await;
+    let held = metric(&broker.metrics_text(), "felix_subscriptions").unwrap();
+    streams.pop();
+    until_metric(&broker, "felix_subscriptions", |present| present < held).await;
     let (mut send, mut recv) = within(connection.open_bi()).await.unwrap();
     within(send.write_all(&encoded(&subscribe(None, 1))))
         .await
