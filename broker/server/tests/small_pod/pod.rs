@@ -37,7 +37,7 @@ impl Pod {
         let pod = Self::start_on(tempfile::tempdir().unwrap(), LIMIT, arguments).await;
         // The budget follows from the limit: the broker knows where it is.
         let rings = pod.metric("felix_memory_budget_bytes{share=\"rings\"}").await;
-        assert_eq!(rings, LIMIT / 2 * 6 / 16);
+        assert_eq!(rings, LIMIT / 2 * 5 / 16);
         pod
     }
 
