@@ -26,7 +26,7 @@ use_kind() {
   command -v kind >/dev/null || fail "kind is missing: https://kind.sigs.k8s.io"
   await_images
   export KUBECONFIG=$cache/kind.kubeconfig
-  if ! kind get clusters 2>/dev/null | grep -qx felix; then
+  if ! grep -qx felix <<<"$(kind get clusters 2>/dev/null)"; then
     step "kind create cluster" kind create cluster --name felix --kubeconfig "$KUBECONFIG" --wait 120s
   fi
   kind export kubeconfig --name felix --kubeconfig "$KUBECONFIG" >/dev/null

@@ -80,4 +80,4 @@ make_routes() {
   [ -z "$services_via" ] || ip route replace $services_net via "$(node_ip "$services_via")" dev felix-host
 }
 
-node_is_linked() { ip -n "felix-node-$1" link show eth0 up 2>/dev/null | grep -q eth0; }
+node_is_linked() { grep -q eth0 <<<"$(ip -n "felix-node-$1" link show eth0 up 2>/dev/null)"; }

@@ -14,7 +14,7 @@ in_use() { # path
   local node=${1#"$state"/} source
   source=$(findmnt -n -o SOURCE --target "$1") || return 1
   node=${node%%/*}
-  findmnt -rn -o SOURCE,TARGET | grep -F "${source}[" | grep -qF " $state/$node/kubelet/"
+  grep -qF " $state/$node/kubelet/" <<<"$(findmnt -rn -o SOURCE,TARGET | grep -F "${source}[")"
 }
 
 reclaim() { # volume path
