@@ -15,21 +15,22 @@ T
   exec dev/demo-local
 }
 
+# The nodes come up while the last images are built.
 use_dev_kube() {
-  await_images
   step "dev/kube up 3" dev/kube up 3
+  await_images
   eval "$(dev/kube env)"
   step "load the images into each node" load_archives dev/kube load
 }
 
 use_kind() {
   command -v kind >/dev/null || fail "kind is missing: https://kind.sigs.k8s.io"
-  await_images
   export KUBECONFIG=$cache/kind.kubeconfig
   if ! grep -qx felix <<<"$(kind get clusters 2>/dev/null)"; then
     step "kind create cluster" kind create cluster --name felix --kubeconfig "$KUBECONFIG" --wait 120s
   fi
   kind export kubeconfig --name felix --kubeconfig "$KUBECONFIG" >/dev/null
+  await_images
   step "load the images into each node" load_archives kind load image-archive --name felix
 }
 

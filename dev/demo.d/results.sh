@@ -27,10 +27,16 @@ with_prometheus() {
   kill "$forwarder"
 }
 
+# instant EXPRESSION ADDRESS: each sample's labels and value, a line each.
+instant() {
+  curl -fsS --get --data-urlencode "query=$1" "$2/api/v1/query" | jq -r '.data.result[]
+    | "{" + (.metric | to_entries | map("\(.key)=\"\(.value)\"") | join(", ")) + "} => " + .value[1]'
+}
+
 # query WHAT EXPRESSION ADDRESS: fails where Prometheus has no sample.
 query() {
   local answer
-  answer=$(promtool query instant "$3" "$2" | sed 's/ @\[.*//')
+  answer=$(instant "$2" "$3")
   [ -n "$answer" ] || fail "Prometheus has no sample for: $2"
   printf '%s\n    %s\n' "$1" "${answer//$'\n'/$'\n    '}"
 }
@@ -46,7 +52,7 @@ query_all() {
 # Prometheus scrapes every two seconds; what the operator has just begun to export must have been seen.
 await_scrape() { # address
   local deadline=$((SECONDS + 60))
-  until [ -n "$(promtool query instant "$1" 'felix_benchmark_delivery_latency_seconds{benchmark="demo"}')" ]; do
+  until [ -n "$(instant 'felix_benchmark_delivery_latency_seconds{benchmark="demo"}' "$1")" ]; do
     ((SECONDS < deadline)) || fail "Prometheus has not scraped the benchmark's results within 60 s"
     sleep 0.5
   done
