@@ -46,17 +46,18 @@ impl Reconciler for BenchmarkReconciler {
             return Ok(Action::await_change());
         }
         let run = dereference::run(&self.context, &benchmark).await?;
-        let before = benchmark.status.as_ref();
-        if before
-            .and_then(|status| status.phase)
-            .is_some_and(BenchmarkPhase::is_final)
-        {
+        if is_over(&benchmark) {
             self.end_job(&benchmark, run.job).await?;
             return Ok(Action::await_change());
         }
-        let begun = before.is_some_and(|status| status.job_name.is_some());
         let progress = match &run.job {
-            None if !begun => self.begin(&benchmark).await?,
+            None if !has_begun(&benchmark) => {
+                // What was written a moment ago may not have come back yet, and a run is made once.
+                if !self.is_current(&benchmark).await? {
+                    return Ok(Action::await_change());
+                }
+                self.begin(&benchmark).await?
+            }
             job => {
                 self.follow_suspend(&benchmark, job.as_ref()).await?;
                 verdict::progress(&Evidence {
@@ -77,6 +78,20 @@ impl Reconciler for BenchmarkReconciler {
 }
 
 impl BenchmarkReconciler {
+    /// Whether the API server, too, knows this object as one whose run has not begun.
+    async fn is_current(&self, benchmark: &FelixBenchmark) -> Result<bool, ReconcileError> {
+        let api = self
+            .context
+            .api::<FelixBenchmark>(&benchmark.namespace().unwrap_or_default());
+        let there = api.get_opt(&benchmark.name_any()).await?;
+        Ok(there.is_some_and(|there| {
+            there.uid() == benchmark.uid()
+                && there.metadata.deletion_timestamp.is_none()
+                && !has_begun(&there)
+                && !is_over(&there)
+        }))
+    }
+
     /// Makes everything of a run, the Job last: its pod finds its account, its right and its ConfigMap in place.
     async fn begin(&self, benchmark: &FelixBenchmark) -> Result<Progress, ReconcileError> {
         let found = dereference::found(&self.context, benchmark).await?;
@@ -189,6 +204,18 @@ impl BenchmarkReconciler {
     }
 }
 
+/// Whether a Job was made for it once.
+fn has_begun(benchmark: &FelixBenchmark) -> bool {
+    let status = benchmark.status.as_ref();
+    status.is_some_and(|status| status.job_name.is_some())
+}
+
+/// Whether its phase is one that nothing follows.
+fn is_over(benchmark: &FelixBenchmark) -> bool {
+    let phase = benchmark.status.as_ref().and_then(|status| status.phase);
+    phase.is_some_and(BenchmarkPhase::is_final)
+}
+
 /// Whether the Job will do nothing more.
 fn has_ended(job: &Job) -> bool {
     let conditions = job.status.as_ref().and_then(|status| status.conditions.as_ref());
@@ -196,4 +223,65 @@ fn has_ended(job: &Job) -> bool {
         matches!(c.type_.as_str(), "Complete" | "Failed") && c.status == "True"
     };
     conditions.is_some_and(|conditions| conditions.iter().any(ends))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use prometheus_client::registry::Registry;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::{
+        config::{Cli, Command},
+        fake_api::FakeApi,
+        metrics::Metrics,
+    };
+
+    const PATH: &str = "/apis/felix.dev/v1alpha1/namespaces/ns/felixbenchmarks/b";
+
+    fn benchmark(uid: &str, status: &Value) -> Value {
+        json!({
+            "apiVersion": "felix.dev/v1alpha1", "kind": "FelixBenchmark",
+            "metadata": { "name": "b", "namespace": "ns", "uid": uid, "generation": 1 },
+            "spec": {
+                "clusterRef": { "name": "c" }, "streamRef": { "name": "s" },
+                "latency": { "preset": "quick" }, "deadline": "5m",
+            },
+            "status": status,
+        })
+    }
+
+    /// What the operator writes when its cache holds `seen` and the API server `there`.
+    async fn writes(seen: Value, there: Option<Value>) -> Vec<String> {
+        let api = FakeApi::default();
+        if let Some(there) = there {
+            api.put(PATH, there);
+        }
+        let Command::Run(args) = Cli::parse_from(["felix-operator", "run", "--operator-namespace=ns"]).command else {
+            panic!("not the run command")
+        };
+        let context = Context::new(api.client(), &args, Metrics::register(&mut Registry::default()));
+        let reconciler = BenchmarkReconciler {
+            context: Arc::new(context),
+        };
+        let seen = serde_json::from_value(seen).unwrap();
+        reconciler.reconcile(Arc::new(seen)).await.unwrap();
+        api.take_writes()
+    }
+
+    #[tokio::test]
+    async fn what_the_cache_does_not_know_yet_is_not_begun_again() {
+        let new = || benchmark("1", &json!({}));
+        let told = writes(new(), Some(new())).await;
+        assert!(!told.is_empty(), "a new one is told that its cluster is missing");
+        for there in [
+            Some(benchmark("1", &json!({ "phase": "Running", "jobName": "j" }))),
+            Some(benchmark("1", &json!({ "phase": "Failed" }))),
+            Some(benchmark("2", &json!({}))),
+            None,
+        ] {
+            assert_eq!(writes(new(), there.clone()).await, Vec::<String>::new(), "{there:?}");
+        }
+    }
 }
