@@ -9,6 +9,7 @@ use felix_wire::{
 };
 use quinn::{Connection, RecvStream, SendStream, VarInt};
 use tokio::{task::JoinSet, time};
+use tracing::{Instrument as _, debug_span};
 
 use crate::{
     broker::{Broker, Phase},
@@ -48,6 +49,7 @@ pub(crate) async fn serve(broker: Arc<Broker>, connection: Connection, entered: 
                 refused.close(&connection);
             }
         }
+        .in_current_span()
     });
     let mut allowed = FIRST_STREAMS;
     while let Ok((mut send, mut recv)) = connection.accept_bi().await {
@@ -70,7 +72,7 @@ pub(crate) async fn serve(broker: Arc<Broker>, connection: Connection, entered: 
             entered: Arc::clone(&entered),
             _place: place,
         };
-        tasks.spawn(streams.serve(send, recv));
+        tasks.spawn(streams.serve(send, recv).in_current_span());
     }
 }
 
@@ -255,13 +257,19 @@ impl Streams {
         let refused = match first {
             Ok(Ok(Frame::OpenPublish(open))) => {
                 let tasks = self.broker.stopping.publisher_tasks.token();
-                publish::serve(self.broker, self.entered, open, (send, reader)).await;
+                let span = debug_span!("publisher", stream = %open.stream, shard = open.shard.0);
+                publish::serve(self.broker, self.entered, open, (send, reader))
+                    .instrument(span)
+                    .await;
                 return drop(tasks);
             }
             Ok(Ok(Frame::Subscribe(subscribe))) => {
                 let tasks = self.broker.stopping.subscription_tasks.token();
                 let _in_use = self.entered.begin(Use::Subscribe);
-                subscribe::serve(self.broker, subscribe, send, reader).await;
+                let span = debug_span!("subscription", stream = %subscribe.stream, shard = subscribe.shard.0);
+                subscribe::serve(self.broker, subscribe, send, reader)
+                    .instrument(span)
+                    .await;
                 return drop(tasks);
             }
             Ok(Ok(other)) => out_of_place(other.kind()),

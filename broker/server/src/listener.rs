@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use quinn::{Endpoint, Incoming};
 use tokio::time;
+use tracing::{Instrument as _, debug_span};
 
 use crate::{
     broker::{Broker, Phase},
@@ -100,5 +101,7 @@ async fn shake_hands(
     };
     drop(places.handshake);
     let entered = broker.connections.enter(&connection, places.lane, places.place);
-    connection::serve(broker, connection, entered).await;
+    // Spans are made where the level is debug; else one is a look at a static, and entering it another.
+    let span = debug_span!("connection", %peer, lane = places.lane.index);
+    connection::serve(broker, connection, entered).instrument(span).await;
 }
