@@ -23,11 +23,12 @@ mod raw;
 pub(crate) mod role;
 mod servers;
 
-use std::path::{Path, PathBuf};
+use std::path::{self, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use felix_path::{Counts, Path};
 
 use crate::cli::CaseArgs;
 use crate::clock::shared_ns;
@@ -42,7 +43,7 @@ use role::{Answer, Ask};
 /// Measures a case and prints one JSON object. Fails, after printing, where something was lost or damaged.
 pub(crate) async fn run(args: &CaseArgs) -> anyhow::Result<()> {
     let case = args.case();
-    case.check(args.layout).map_err(anyhow::Error::msg)?;
+    args.check().map_err(anyhow::Error::msg)?;
     let directory = tempfile::tempdir()?;
     let outcome = if args.layout == 1 {
         here(&case, args, directory.path()).await?
@@ -67,6 +68,8 @@ struct Outcome {
     window: Window,
     delivered: Delivered,
     published: u64,
+    /// What the path between ends and middle did, where there is one.
+    path: Option<Counts>,
     /// Processor time of all processes that took part, for the window.
     cpu: Duration,
 }
@@ -77,6 +80,7 @@ impl Outcome {
             window,
             delivered,
             published,
+            path,
             cpu,
         } = self;
         let rate = delivered.window_bytes as f64 / window.seconds();
@@ -102,8 +106,28 @@ impl Outcome {
             object["p99Nanoseconds"] = delivered.p99_ns.into();
             object["latencies"] = delivered.latencies.into();
         }
+        if let Some(Counts {
+            taken,
+            lost,
+            late,
+            twice,
+        }) = path
+        {
+            object["path"] =
+                serde_json::json!({"datagrams": taken, "lost": lost, "late": late, "twice": twice});
+        }
         object
     }
+}
+
+/// Puts the path before the middle where one was asked for. It runs in this process.
+fn path_before(access: &mut Access, case: &Case, args: &CaseArgs) -> anyhow::Result<Option<Path>> {
+    let Some(faults) = args.faults() else {
+        return Ok(None);
+    };
+    let path = Path::before(access.address, faults, case.run.into()).context("opening the path")?;
+    access.address = path.address();
+    Ok(Some(path))
 }
 
 fn window(args: &CaseArgs) -> Window {
@@ -116,8 +140,9 @@ fn window(args: &CaseArgs) -> Window {
 }
 
 /// Layout 1: everything in this process.
-async fn here(case: &Case, args: &CaseArgs, directory: &Path) -> anyhow::Result<Outcome> {
-    let (access, running) = middle::start(case, directory).await?;
+async fn here(case: &Case, args: &CaseArgs, directory: &path::Path) -> anyhow::Result<Outcome> {
+    let (mut access, running) = middle::start(case, directory).await?;
+    let path = path_before(&mut access, case, args)?;
     let subscribers = Subscribers::open(case, &access).await?;
     let mut publisher = Publisher::open(case, &access).await?;
     let pace = Arc::new(Pace::new(case.in_flight()));
@@ -131,13 +156,15 @@ async fn here(case: &Case, args: &CaseArgs, directory: &Path) -> anyhow::Result<
         window,
         delivered,
         published: published.iter().sum(),
+        path: path.map(|path| path.counts()),
         cpu: cpu.await??,
     })
 }
 
 /// Layout 2: a process each.
-async fn apart(case: &Case, args: &CaseArgs, directory: &Path) -> anyhow::Result<Outcome> {
-    let (middle, access) = Apart::start(case, args, directory).await?;
+async fn apart(case: &Case, args: &CaseArgs, directory: &path::Path) -> anyhow::Result<Outcome> {
+    let (middle, mut access) = Apart::start(case, args, directory).await?;
+    let path = path_before(&mut access, case, args)?;
     let mut subscribers = Role::start()?;
     let mut publisher = Role::start()?;
     let connect = |access: &Access| (case.clone(), access.clone());
@@ -183,6 +210,7 @@ async fn apart(case: &Case, args: &CaseArgs, directory: &Path) -> anyhow::Result
         window,
         delivered,
         published: total,
+        path: path.map(|path| path.counts()),
         cpu: cpu.await??,
     })
 }
@@ -194,7 +222,7 @@ enum Apart {
 }
 
 impl Apart {
-    async fn start(case: &Case, args: &CaseArgs, directory: &Path) -> anyhow::Result<(Self, Access)> {
+    async fn start(case: &Case, args: &CaseArgs, directory: &path::Path) -> anyhow::Result<(Self, Access)> {
         let (server, access) = match case.middle {
             Middle::Relay | Middle::RelayEnds => return Self::start_role(case, directory).await,
             Middle::Felix => {
@@ -218,7 +246,7 @@ impl Apart {
         Ok((Self::Server(server), access))
     }
 
-    async fn start_role(case: &Case, directory: &Path) -> anyhow::Result<(Self, Access)> {
+    async fn start_role(case: &Case, directory: &path::Path) -> anyhow::Result<(Self, Access)> {
         let mut role = Role::start()?;
         let (case, directory) = (case.clone(), PathBuf::from(directory));
         role.ask(&Ask::Serve { case, directory }).await?;

@@ -139,6 +139,27 @@ fn the_relay_with_our_ends() {
     }
 }
 
+#[test]
+fn behind_a_path_that_loses_reorders_and_doubles() {
+    let broker = broker();
+    for target in [
+        "felix --layout 1".to_owned(),
+        format!("felix --layout 2 --broker {broker}"),
+        "relay --layout 2".to_owned(),
+        "relay-ends --layout 2".to_owned(),
+    ] {
+        let object = measured(&format!(
+            "--target {target} --batch 64 --lost 5 --late 5 --twice 5"
+        ));
+        for fault in ["datagrams", "lost", "late", "twice"] {
+            assert!(object["path"][fault].as_u64().unwrap() > 0, "{fault} in {object}");
+        }
+    }
+    let nothing = measured("--target relay --layout 1 --batch 64 --through-path");
+    assert_eq!(nothing["path"]["lost"], 0, "{nothing}");
+    assert!(nothing["path"]["datagrams"].as_u64().unwrap() > 0, "{nothing}");
+}
+
 #[cfg(feature = "nats")]
 #[test]
 fn nats_with_and_without_tls() {
@@ -156,8 +177,14 @@ fn nats_with_and_without_tls() {
 
 #[test]
 fn a_case_that_makes_no_sense_is_refused() {
-    let output = case("--target nats --layout 1", SECONDS);
-    assert!(!output.status.success());
-    let err = String::from_utf8_lossy(&output.stderr);
-    assert!(err.contains("--layout 2"), "{err}");
+    for (flags, remedy) in [
+        ("--target nats --layout 1", "--layout 2"),
+        ("--target nats --lost 1", "leave out --lost"),
+        ("--target relay --late 34", "between 0 and 33"),
+    ] {
+        let output = case(flags, SECONDS);
+        assert!(!output.status.success());
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(err.contains(remedy), "{err}");
+    }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use felix_path::Faults;
 
 use super::{bounded, pairs, seconds};
 use crate::case::plan::{Case, Middle};
@@ -31,6 +32,18 @@ pub struct CaseArgs {
     /// One record in flight: the next leaves when all subscribers have the last and it is acknowledged. Tells latencies.
     #[arg(long)]
     pub acked: bool,
+    /// Percent of datagrams that are lost between the ends and the middle, in both directions. Not for NATS.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
+    pub lost: f64,
+    /// Percent of datagrams that are overtaken by up to 8 others.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
+    pub late: f64,
+    /// Percent of datagrams that arrive twice.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
+    pub twice: f64,
+    /// Puts the path between ends and middle also where it does nothing, to see what the path itself costs.
+    #[arg(long)]
+    pub through_path: bool,
     /// How long is measured, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     pub seconds: f64,
@@ -64,6 +77,27 @@ impl CaseArgs {
             flush_every: self.flush_every,
             run: rand::random(),
         }
+    }
+
+    /// What the path between ends and middle does, where there is one.
+    pub(crate) fn faults(&self) -> Option<Faults> {
+        let faults = Faults {
+            lost: self.lost / 100.0,
+            late: self.late / 100.0,
+            twice: self.twice / 100.0,
+        };
+        (self.through_path || faults != Faults::NONE).then_some(faults)
+    }
+
+    /// Why it cannot be measured, if it cannot.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let nats = matches!(self.target, Middle::Nats | Middle::NatsPlain);
+        if nats && self.faults().is_some() {
+            return Err(
+                "NATS sends no datagrams: leave out --lost, --late, --twice and --through-path".into(),
+            );
+        }
+        self.case().check(self.layout)
     }
 }
 
@@ -109,6 +143,18 @@ pub struct TableArgs {
 
 fn payload(text: &str) -> Result<usize, String> {
     bounded(text, 0, 1 << 20)
+}
+
+/// A third at most, so that the three faults leave something.
+fn percent(text: &str) -> Result<f64, String> {
+    let percent: f64 = text
+        .parse()
+        .map_err(|_| format!("{text:?} is not a number of percent"))?;
+    if (0.0..=33.0).contains(&percent) {
+        Ok(percent)
+    } else {
+        Err("must be between 0 and 33".into())
+    }
 }
 
 fn many(text: &str) -> Result<usize, String> {

@@ -5,20 +5,14 @@
 mod support;
 
 use felix_broker::EmbeddedBroker;
-use felix_client::{Client, Record};
-use support::{STREAM, broker_with_lanes, by_lane, nat::Nat, next_number, numbered, within};
+use felix_client::Record;
+use felix_path::{Faults, Path};
+use support::{STREAM, broker_with_lanes, by_lane, client_through, next_number, numbered, within};
 
 const RECORDS: u64 = 20_000;
 const RECORD_BYTES: usize = 1000;
 /// Records from one change of addresses to the next.
 const STEP: u64 = 2000;
-
-async fn client_through(nat: &Nat, broker: &EmbeddedBroker) -> Client {
-    let builder = Client::builder(&nat.address.to_string()).ca_pem(broker.ca_pem());
-    within(builder.server_name("localhost").unwrap().connect())
-        .await
-        .unwrap()
-}
 
 /// The lanes that have had a connection.
 fn lanes_used(broker: &EmbeddedBroker) -> Vec<bool> {
@@ -29,9 +23,10 @@ fn lanes_used(broker: &EmbeddedBroker) -> Vec<bool> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_and_no_connection_is_made_anew() {
     let broker = broker_with_lanes(4, |_| {}).await;
-    let nats = [Nat::before(broker.addr()).await, Nat::before(broker.addr()).await];
-    let publishing = client_through(&nats[0], &broker).await;
-    let subscribing = client_through(&nats[1], &broker).await;
+    let path = |seed| Path::before(broker.addr(), Faults::NONE, seed).unwrap();
+    let paths = [path(1), path(2)];
+    let publishing = client_through(&paths[0], &broker).await;
+    let subscribing = client_through(&paths[1], &broker).await;
     let used = lanes_used(&broker);
     assert_eq!(used.iter().filter(|used| **used).count(), 2);
     let mut subscription = within(subscribing.subscribe(STREAM).open()).await.unwrap();
@@ -50,9 +45,9 @@ async fn nothing_is_lost_and_no_connection_is_made_anew() {
         assert_eq!(next_number(&mut subscription).await, number);
         if number % STEP == STEP / 2 {
             // In turn, so that also the loss on one side alone is seen.
-            nats[usize::from((number / STEP).is_multiple_of(2))]
+            paths[usize::from((number / STEP).is_multiple_of(2))]
                 .rebind()
-                .await;
+                .unwrap();
         }
     }
     within(writing).await.unwrap();

@@ -8,7 +8,6 @@
 )]
 
 pub(crate) mod http;
-pub(crate) mod nat;
 pub(crate) mod process;
 pub(crate) mod raw;
 pub(crate) mod wire;
@@ -17,6 +16,7 @@ use std::{future::Future, time::Duration};
 
 use felix_broker::{EmbeddedBroker, EmbeddedConfig, StreamSpec, embedded, settings::Settings};
 use felix_client::{Client, Delivery, Gap, Record, Subscription};
+use felix_path::Path;
 
 /// Longest wait for anything that is expected to happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -61,6 +61,14 @@ pub(crate) fn by_lane(text: &str, name: &str) -> Vec<u64> {
 /// A connected client.
 pub(crate) async fn client_of(broker: &EmbeddedBroker) -> Client {
     let builder = Client::builder(&broker.addr().to_string()).ca_pem(broker.ca_pem());
+    within(builder.server_name("localhost").unwrap().connect())
+        .await
+        .unwrap()
+}
+
+/// A connected client of a broker that it reaches by a path.
+pub(crate) async fn client_through(path: &Path, broker: &EmbeddedBroker) -> Client {
+    let builder = Client::builder(&path.address().to_string()).ca_pem(broker.ca_pem());
     within(builder.server_name("localhost").unwrap().connect())
         .await
         .unwrap()
