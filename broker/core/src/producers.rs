@@ -92,6 +92,17 @@ impl Producers {
         producer.note(records, offset);
     }
 
+    /// Notes that a batch was refused which would have been judged to be the next one. If it was the first of a producer that
+    /// nobody knows, the producer is known from now on and has stored nothing, so that what follows is told which one is
+    /// missing. Nobody is forgotten for that, and no epoch begins.
+    pub(crate) fn refuse(&mut self, origin: Origin) {
+        if origin.sequence == Sequence(0) && self.known.len() < self.limit {
+            self.known
+                .entry(origin.producer)
+                .or_insert_with(|| Producer::new(ProducerEpoch(0)));
+        }
+    }
+
     /// Takes back all that lies at `cut` or behind. Epochs stay: who was fenced stays fenced.
     pub(crate) fn truncate(&mut self, cut: Offset) {
         for producer in self.known.values_mut() {

@@ -10,8 +10,8 @@
 use alloc::vec::Vec;
 
 use felix_wire::{
-    Ack, AckEntry, ErrorCode, Gap, Incarnation, IncomingBatch, Nanos, Offset, Reached, Refusal, ShardId,
-    Stamp, Term,
+    Ack, AckEntry, ErrorCode, Gap, Incarnation, IncomingBatch, Nanos, Offset, Origin, Reached, Refusal,
+    ShardId, Stamp, Term,
 };
 
 use crate::acks::Acks;
@@ -123,7 +123,10 @@ impl Shard {
         let origin = batch.header().origin;
         let records = batch.header().offsets();
         let verdict = match self.refusal(&batch) {
-            Some(refusal) => Verdict::Refuse(refusal),
+            Some(refusal) => {
+                self.producers.refuse(origin);
+                Verdict::Refuse(refusal)
+            }
             None => self.producers.judge(origin, records),
         };
         match verdict {
@@ -142,6 +145,12 @@ impl Shard {
             }
         }
         Publish::Taken
+    }
+
+    /// A batch was refused before it came here. What its producer sends behind it is refused with
+    /// [`SequenceGap`](ErrorCode::SequenceGap) until it comes again.
+    pub fn refuse(&mut self, origin: Origin) {
+        self.producers.refuse(origin);
     }
 
     /// The log is safe up to `offset`: answers are released, readers see more.

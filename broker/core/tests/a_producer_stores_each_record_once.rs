@@ -4,12 +4,23 @@
 mod support;
 
 use felix_core::{Effect, Publish, PublisherId, Shard, answer_at_once};
-use felix_wire::{Ack, AckEntry, ErrorCode, MAX_UNACKED_BATCHES, Nanos, Offset, Origin, Reached, Refusal};
+use felix_wire::{
+    Ack, AckEntry, ErrorCode, IncomingBatch, MAX_UNACKED_BATCHES, Nanos, Offset, Origin, Reached, Refusal,
+};
 use support::{batch, origin, shard};
 
 fn publish(shard: &mut Shard, origin: Origin, records: u32) -> AckEntry {
+    publish_batch(shard, batch(origin, records, 10))
+}
+
+/// One record of so many bytes.
+fn publish_bytes(shard: &mut Shard, origin: Origin, bytes: usize) -> AckEntry {
+    publish_batch(shard, batch(origin, 1, bytes))
+}
+
+fn publish_batch(shard: &mut Shard, batch: IncomingBatch) -> AckEntry {
     let mut effects = Vec::new();
-    let taken = shard.publish(PublisherId(1), batch(origin, records, 10), Nanos(0), &mut effects);
+    let taken = shard.publish(PublisherId(1), batch, Nanos(0), &mut effects);
     assert!(matches!(taken, Publish::Taken));
     answer_at_once(shard, &mut effects);
     let answers = effects.iter().filter_map(|effect| match effect {
@@ -104,6 +115,45 @@ fn the_most_silent_producer_is_forgotten_first() {
         refused(ErrorCode::UnknownProducer, 0)
     );
     assert_eq!(publish(&mut shard, origin(0, 0, 2), 1), stored(1026));
+}
+
+#[test]
+fn what_follows_a_refused_first_batch_is_told_that_it_is_missing() {
+    let mut shard = shard(2048);
+    // Of the same producer, refused unread and refused by the ring.
+    shard.refuse(origin(1, 3, 0));
+    publish_bytes(&mut shard, origin(2, 0, 0), 4000).unwrap_err();
+    for (producer, epoch) in [(1, 3), (2, 0)] {
+        assert_eq!(
+            publish(&mut shard, origin(producer, epoch, 1), 1),
+            refused(ErrorCode::SequenceGap, 0)
+        );
+    }
+    // A refusal fences nobody.
+    assert_eq!(publish(&mut shard, origin(1, 2, 0), 1), stored(0));
+    assert_eq!(publish(&mut shard, origin(1, 3, 0), 1), stored(1));
+    assert_eq!(publish(&mut shard, origin(2, 0, 0), 1), stored(2));
+    assert_eq!(publish(&mut shard, origin(2, 0, 1), 1), stored(3));
+    // A later one that is refused says nothing of those before it.
+    shard.refuse(origin(4, 0, 5));
+    assert_eq!(
+        publish(&mut shard, origin(4, 0, 6), 1),
+        refused(ErrorCode::UnknownProducer, 0)
+    );
+}
+
+#[test]
+fn nobody_is_forgotten_for_a_refused_batch() {
+    let mut shard = shard(1 << 20);
+    for producer in 0..1024 {
+        publish(&mut shard, origin(producer, 0, 0), 1).unwrap();
+    }
+    shard.refuse(origin(5000, 0, 0));
+    assert_eq!(publish(&mut shard, origin(0, 0, 1), 1), stored(1024));
+    assert_eq!(
+        publish(&mut shard, origin(5000, 0, 1), 1),
+        refused(ErrorCode::UnknownProducer, 0)
+    );
 }
 
 #[test]

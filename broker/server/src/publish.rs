@@ -286,9 +286,16 @@ impl Publisher {
         length: usize,
         refusal: Refusal,
     ) -> Result<Option<Incoming>, Refused> {
-        time::timeout(BATCH_TIMEOUT, reader.skip(length))
+        let reading = async {
+            let mut head = BytesMut::with_capacity(HEADER_LEN);
+            reader.fill(&mut head, length.min(HEADER_LEN)).await?;
+            reader.skip(length - head.len()).await?;
+            Ok::<_, FrameError>(Origin::peek(&head))
+        };
+        let origin = time::timeout(BATCH_TIMEOUT, reading)
             .await
             .map_err(|_| late())??;
+        self.note_refused(origin);
         Ok(Some(Incoming::Refused(refusal)))
     }
 
@@ -302,16 +309,13 @@ impl Publisher {
                     filled?;
                     return Ok(body);
                 }
-                Err(_)
-                    if is_late(
-                        begun.elapsed(),
-                        body.len(),
-                        self.connection.in_flight().is_short(),
-                    ) =>
-                {
-                    return Err(late());
+                Err(_) if begun.elapsed() >= BATCH_TIMEOUT => return Err(late()),
+                Err(_) => {
+                    let others_wait = self.connection.in_flight().is_short();
+                    if others_wait && is_below_the_floor(begun.elapsed(), body.len()) {
+                        return Err(too_slow());
+                    }
                 }
-                Err(_) => {}
             }
         }
     }
@@ -319,9 +323,13 @@ impl Publisher {
     /// Checks a batch and offers it to the shard until it is taken.
     async fn take(&self, bytes: BytesMut, acks: &mut Vec<AckEntry>) {
         let length = bytes.len();
+        let origin = Origin::peek(&bytes);
         let mut batch = match self.check(bytes) {
             Ok(batch) => batch,
-            Err(refusal) => return acks.push(self.refused(refusal)),
+            Err(refusal) => {
+                self.note_refused(origin);
+                return acks.push(self.refused(refusal));
+            }
         };
         let records = batch.header().record_count;
         let answered = acks.len();
@@ -347,6 +355,14 @@ impl Publisher {
             return Err(ErrorCode::InvalidBatch.into());
         }
         Ok(batch)
+    }
+
+    /// Lets the shard know of a batch that does not come to it, so that it knows what later ones miss.
+    fn note_refused(&self, origin: Option<Origin>) {
+        let own = |origin: &Origin| origin.producer == self.producer && origin.epoch == self.epoch;
+        if let Some(origin) = origin.filter(own) {
+            self.shard.refuse(origin);
+        }
     }
 
     fn refused(&self, refusal: Refusal) -> AckEntry {
@@ -400,13 +416,17 @@ fn late() -> Refused {
     Refused::new(ErrorCode::Overloaded, "a batch was not complete in time")
 }
 
-/// Whether a batch of which so many bytes came in so much time is given up.
-fn is_late(age: Duration, bytes: usize, others_wait: bool) -> bool {
-    let floor = || {
-        let owed = age.saturating_sub(BATCH_GRACE).as_secs_f64() * BATCH_FLOOR as f64;
-        (bytes as f64) < owed
-    };
-    age >= BATCH_TIMEOUT || (others_wait && floor())
+fn too_slow() -> Refused {
+    Refused::new(
+        ErrorCode::Overloaded,
+        "a batch came too slowly while others waited for its memory",
+    )
+}
+
+/// Whether a batch of which so many bytes came in so much time is given up when others wait.
+fn is_below_the_floor(age: Duration, bytes: usize) -> bool {
+    let owed = age.saturating_sub(BATCH_GRACE).as_secs_f64() * BATCH_FLOOR as f64;
+    (bytes as f64) < owed
 }
 
 fn stopping() -> Refused {
@@ -453,10 +473,8 @@ mod tests {
     #[test]
     fn a_batch_that_does_not_come_is_given_up_when_others_need_its_memory() {
         let seconds = Duration::from_secs;
-        assert!(!is_late(seconds(29), 0, false));
-        assert!(is_late(seconds(30), 1 << 20, false));
-        assert!(!is_late(seconds(1), 0, true), "a time of grace");
-        assert!(is_late(seconds(2), (128 << 10) - 1, true));
-        assert!(!is_late(seconds(2), 128 << 10, true));
+        assert!(!is_below_the_floor(seconds(1), 0), "a time of grace");
+        assert!(is_below_the_floor(seconds(2), (128 << 10) - 1));
+        assert!(!is_below_the_floor(seconds(2), 128 << 10));
     }
 }

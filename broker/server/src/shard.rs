@@ -12,7 +12,7 @@ use felix_core::{
     Attach, AttachError, CursorId, Delivery, Dropped, Effect, Publish, PublisherId, Room, Shard, ShardConfig,
     answer_at_once,
 };
-use felix_wire::{AckEntry, ErrorCode, IncomingBatch, Nanos, Offset};
+use felix_wire::{AckEntry, ErrorCode, IncomingBatch, Nanos, Offset, Origin};
 use tokio::sync::Notify;
 
 use crate::rings::Rings;
@@ -125,6 +125,11 @@ impl ShardHandle {
             self.rings.relieve();
         }
         published
+    }
+
+    /// Says that a batch was refused which the core has not seen.
+    pub(crate) fn refuse(&self, origin: Origin) {
+        self.lock().core.refuse(origin);
     }
 
     /// Attaches a subscription until the guard is dropped.

@@ -59,7 +59,7 @@ async fn what_is_no_hello_closes_the_connection() {
             ErrorCode::UnknownFrame,
         ),
         (Bytes::copy_from_slice(&huge), ErrorCode::FrameTooLarge),
-        (encoded(&open_publish()), ErrorCode::ProtocolViolation),
+        (encoded(&open_publish(7)), ErrorCode::ProtocolViolation),
         (encoded(&too_new), ErrorCode::UnsupportedVersion),
     ] {
         let (_endpoint, connection) = connect(&broker).await;
@@ -104,7 +104,7 @@ async fn bad_batches_are_refused_one_by_one_and_good_ones_between_them_are_store
     .await;
     let (_endpoint, connection, _control, _answers) = greeted(&broker).await;
     let (mut send, mut recv) = within(connection.open_bi()).await.unwrap();
-    within(send.write_all(&encoded(&open_publish()))).await.unwrap();
+    within(send.write_all(&encoded(&open_publish(7)))).await.unwrap();
     let Frame::PublishOpened(opened) = read_frame(&mut recv).await else {
         panic!("not opened")
     };
@@ -174,7 +174,7 @@ async fn a_batch_that_breaks_off_gives_its_memory_back() {
     let good = client_of(&broker).await;
     let (_endpoint, connection, _control, _answers) = greeted(&broker).await;
     let (mut send, mut recv) = within(connection.open_bi()).await.unwrap();
-    within(send.write_all(&encoded(&open_publish()))).await.unwrap();
+    within(send.write_all(&encoded(&open_publish(7)))).await.unwrap();
     read_frame(&mut recv).await;
     let head = FrameHead {
         kind: FrameKind::Publish,

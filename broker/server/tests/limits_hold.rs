@@ -9,18 +9,27 @@
 
 mod support;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
 
 use felix_broker::{
-    EmbeddedBroker,
+    EmbeddedBroker, StreamSpec,
     settings::{Bytes, Settings},
 };
-use felix_client::ErrorCode;
-use felix_wire::{FRAME_HEAD_LEN, Frame};
+use felix_client::{ErrorCode, PublishError, Record};
+use felix_wire::{FRAME_HEAD_LEN, Frame, MAX_HEADER_NAME_BYTES, MAX_RECORD_HEADERS, MAX_STREAM_NAME_BYTES};
 use quinn::{ConnectionError, Endpoint, ReadExactError, TransportConfig};
 use support::{
-    broker_of, broker_with, client_of, metric, publish, until_metric,
-    wire::{self, Target, batch, encoded, greeted, publisher, read_frame, subscribe},
+    broker_of, broker_with, broker_with_lanes, by_lane, client_of, metric, publish, until_metric,
+    wire::{
+        self, Target, answers, batch, batch_with_headers, encoded, greeted, publisher, publisher_of,
+        read_frame, subscribe,
+    },
     within,
 };
 use tokio::net::UdpSocket;
@@ -99,6 +108,151 @@ async fn open_streams() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn publishers_and_subscriptions_of_a_connection() {
+    /// The control stream is one of them.
+    const STREAMS: u128 = 4096;
+    let broker = broker_of(|settings| settings.memory_budget = Some(Bytes(1 << 30)), |_| {}).await;
+    let (_endpoint, connection, _control, _answers) = greeted(&broker).await;
+    let mut open = Vec::new();
+    for number in 1..STREAMS {
+        if number % 2 == 0 {
+            let (mut send, mut recv) = within(connection.open_bi()).await.unwrap();
+            within(send.write_all(&encoded(&subscribe(None, 1))))
+                .await
+                .unwrap();
+            assert!(matches!(read_frame(&mut recv).await, Frame::Subscribed(_)));
+            open.push((send, recv));
+        } else {
+            open.push(publisher_of(&connection, number).await);
+        }
+    }
+    // Twice as many were allowed whenever half were in use: had they been once more, it would have arrived long ago.
+    let mut further = pin!(connection.open_bi());
+    let waits = poll_fn(|context| Poll::Ready(further.as_mut().poll(context).is_pending())).await;
+    assert!(waits, "there are as many as there may be");
+    // QUIC tells a client of new places once an eighth of them are free.
+    open.truncate(open.len() - STREAMS as usize / 7);
+    let (mut send, mut recv) = within(further).await.unwrap();
+    within(send.write_all(&encoded(&wire::open_publish(STREAMS))))
+        .await
+        .unwrap();
+    assert!(matches!(read_frame(&mut recv).await, Frame::PublishOpened(_)));
+    broker.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn producers() {
+    const PRODUCERS: u64 = 1024;
+    let broker = broker_with(|_| {}).await;
+    let (_endpoint, connection, _control, _answers) = greeted(&broker).await;
+    // One more than the shard remembers.
+    for producer in 0..=PRODUCERS {
+        let (mut send, mut recv) = publisher_of(&connection, producer.into()).await;
+        within(send.write_all(&batch(producer.into(), 0, b"first")))
+            .await
+            .unwrap();
+        assert_eq!(answers(&mut recv, 1).await, [Ok(producer)]);
+    }
+    for (producer, answer) in [
+        (0, Err(ErrorCode::UnknownProducer)),
+        (1, Ok(PRODUCERS + 1)),
+        (PRODUCERS, Ok(PRODUCERS + 2)),
+    ] {
+        let (mut send, mut recv) = publisher_of(&connection, producer.into()).await;
+        within(send.write_all(&batch(producer.into(), 1, b"second")))
+            .await
+            .unwrap();
+        assert_eq!(answers(&mut recv, 1).await, [answer]);
+    }
+    broker.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn headers_and_their_names() {
+    let broker = broker_with(|_| {}).await;
+    let (_endpoint, connection, _control, _answers) = greeted(&broker).await;
+    let (mut send, mut recv) = publisher(&connection).await;
+    let longest = "n".repeat(MAX_HEADER_NAME_BYTES);
+    let too_long = "n".repeat(MAX_HEADER_NAME_BYTES + 1);
+    for (sequence, names, answer) in [
+        (
+            0,
+            &["h"; MAX_RECORD_HEADERS + 1][..],
+            Err(ErrorCode::InvalidBatch),
+        ),
+        (0, &["h"; MAX_RECORD_HEADERS][..], Ok(0)),
+        (1, &[too_long.as_str()][..], Err(ErrorCode::InvalidBatch)),
+        (1, &[longest.as_str()][..], Ok(1)),
+    ] {
+        let batch = batch_with_headers(7, sequence, names);
+        within(send.write_all(&batch)).await.unwrap();
+        assert_eq!(answers(&mut recv, 1).await, [answer], "{} names", names.len());
+    }
+    // Our own client does not even send them.
+    let client = client_of(&broker).await;
+    let own = within(client.publisher(support::STREAM).open()).await.unwrap();
+    let of = |name, count| {
+        let record = Record::new("v");
+        (0..count).fold(record, |record, _| record.header(name, "v"))
+    };
+    for record in [of("h", MAX_RECORD_HEADERS + 1), of(&too_long, 1)] {
+        let refused = within(own.send(record)).await.unwrap_err();
+        assert!(matches!(refused, PublishError::Record { .. }), "{refused}");
+    }
+    let sent = within(own.send(of(&longest, MAX_RECORD_HEADERS))).await.unwrap();
+    assert_eq!(within(sent).await.unwrap().offset, 2);
+    broker.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_of_streams() {
+    let broker = broker_with(|_| {}).await;
+    let client = client_of(&broker).await;
+    let longest = "n".repeat(MAX_STREAM_NAME_BYTES);
+    let too_long = "n".repeat(MAX_STREAM_NAME_BYTES + 1);
+    broker
+        .create_stream(&longest, StreamSpec::default())
+        .await
+        .unwrap();
+    assert!(
+        broker
+            .create_stream(&too_long, StreamSpec::default())
+            .await
+            .is_err()
+    );
+    let publisher = within(client.publisher(&longest).open()).await.unwrap();
+    let sent = within(publisher.send(Record::new("fits"))).await.unwrap();
+    assert_eq!(within(sent).await.unwrap().offset, 0);
+    assert!(within(client.publisher(&too_long).open()).await.is_err());
+    assert!(within(client.subscribe(&too_long).open()).await.is_err());
+    broker.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn handshakes_under_way_are_counted_over_all_lanes() {
+    const LANES: u8 = 4;
+    const EIGHTH: u64 = 8;
+    let broker = broker_with_lanes(LANES, small).await;
+    let bytes = metric(
+        &broker.metrics_text(),
+        "felix_memory_budget_bytes{share=\"handshakes\"}",
+    );
+    let each = bytes.unwrap() / (8 * EIGHTH);
+    let (hole, pending) = half_open(&broker, 64).await;
+    // Each lane by itself would have let an eighth begin. One may look while others let one in.
+    let text = broker.metrics_text();
+    let used = metric(&text, "felix_memory_used_bytes{share=\"handshakes\"}").unwrap();
+    assert!(used <= (EIGHTH + u64::from(LANES)) * each, "{used} of {each} each");
+    assert_eq!(
+        by_lane(&text, "felix_lane_received_bytes_total").len(),
+        usize::from(LANES)
+    );
+    publish(&client_of(&broker).await, 0..1, 100).await;
+    drop((hole, pending));
+    broker.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn handshakes_under_way() {
     let broker = broker_of(small, |_| {}).await;
     let (hole, pending) = half_open(&broker, 64).await;
@@ -155,7 +309,7 @@ async fn batch_size() {
     .await;
     let (_endpoint, connection, _control, _answers) = greeted(&broker).await;
     let (mut send, mut recv) = within(connection.open_bi()).await.unwrap();
-    within(send.write_all(&encoded(&wire::open_publish())))
+    within(send.write_all(&encoded(&wire::open_publish(7))))
         .await
         .unwrap();
     let Frame::PublishOpened(opened) = read_frame(&mut recv).await else {

@@ -73,6 +73,16 @@ pub struct Origin {
     pub sequence: Sequence,
 }
 
+impl Origin {
+    /// The origin in bytes that begin with a batch's header, for an answer to a batch that is not taken. `None` where they
+    /// begin no batch of this version; nothing else is checked.
+    pub fn peek(bytes: &[u8]) -> Option<Self> {
+        let header = bytes.get(..HEADER_LEN)?;
+        let begins = header[at::MAGIC..at::VERSION] == MAGIC && header[at::VERSION] == BATCH_VERSION;
+        begins.then(|| decode_header(header).origin)
+    }
+}
+
 /// The producer's part of a header, lengths and checksum apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchHeader {
