@@ -171,13 +171,7 @@ impl Outbox {
         let Some(open) = self.open.as_mut() else {
             return Err(PushError::Full);
         };
-        let pushed = open.builder.push(
-            record.timestamp_or_now(),
-            record.key_bytes(),
-            record.wire_headers(),
-            record.value_bytes(),
-        );
-        match pushed {
+        match record.push_to(&mut open.builder) {
             Ok(index) => Ok((open.ack.clone(), index)),
             Err(error) => {
                 // A batch that the refused record opened would otherwise leave empty.

@@ -282,12 +282,7 @@ impl Batch {
         let Some(builder) = &mut self.builder else {
             return Ok(());
         };
-        let pushed = builder.push(
-            record.timestamp_or_now(),
-            record.key_bytes(),
-            record.wire_headers(),
-            record.value_bytes(),
-        );
+        let pushed = record.push_to(builder);
         pushed.map(|_| ()).map_err(|error| match error {
             PushError::Full => PushBatchError::Full,
             PushError::TooLarge { bytes, limit } => PushBatchError::RecordTooLarge { bytes, limit },

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use felix_wire::{GapReason, Header, Headers, Lost, Nanos, Reached};
+use felix_wire::{BatchBuilder, GapReason, Header, Headers, Lost, Nanos, PushError, Reached};
 
 /// Bytes of a record to send, borrowed or owned. Made by `into()` from slices, arrays, texts, `Vec<u8>` and [`Bytes`].
 #[derive(Clone, Debug)]
@@ -81,6 +81,8 @@ impl From<Bytes> for Payload<'_> {
 #[derive(Clone, Debug)]
 pub struct Record<'a> {
     value: Payload<'a>,
+    /// There is no value, and there is a key.
+    deletes: bool,
     key: Option<Payload<'a>>,
     /// Those that were given one by one; they come after the listed ones.
     headers: Vec<(&'a str, Payload<'a>)>,
@@ -93,10 +95,20 @@ impl<'a> Record<'a> {
     pub fn new(value: impl Into<Payload<'a>>) -> Self {
         Self {
             value: value.into(),
+            deletes: false,
             key: None,
             headers: Vec::new(),
             listed: &[],
             timestamp: None,
+        }
+    }
+
+    /// A record without a value, which is not one with an empty value: it says that its key is deleted. It goes to the key's
+    /// shard, behind what was sent for the key before; subscribers get it with [`Received::deletes`] set.
+    pub fn deletion(key: impl Into<Payload<'a>>) -> Self {
+        Self {
+            deletes: true,
+            ..Self::new(Payload::Borrowed(&[])).key(key)
         }
     }
 
@@ -132,18 +144,23 @@ impl<'a> Record<'a> {
         self.key.as_deref()
     }
 
-    pub(crate) fn value_bytes(&self) -> &[u8] {
-        &self.value
+    /// Appends it to a batch; its index there.
+    pub(crate) fn push_to(&self, batch: &mut BatchBuilder) -> Result<u32, PushError> {
+        let (timestamp, headers) = (self.timestamp_or_now(), self.wire_headers());
+        match self.key_bytes() {
+            Some(key) if self.deletes => batch.push_deletion(timestamp, key, headers),
+            key => batch.push(timestamp, key, headers, &self.value),
+        }
     }
 
-    pub(crate) fn wire_headers(&self) -> impl ExactSizeIterator<Item = Header<'_>> + Clone {
+    fn wire_headers(&self) -> impl ExactSizeIterator<Item = Header<'_>> + Clone {
         WireHeaders {
             listed: self.listed.iter(),
             others: self.headers.iter(),
         }
     }
 
-    pub(crate) fn timestamp_or_now(&self) -> Nanos {
+    fn timestamp_or_now(&self) -> Nanos {
         self.timestamp.unwrap_or_else(now)
     }
 

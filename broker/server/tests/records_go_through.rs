@@ -35,7 +35,25 @@ async fn records_keep_order_bytes_key_and_headers() {
     let Delivery::Record(received) = next(&mut subscription).await else {
         panic!("a gap")
     };
-    assert!(received.value.is_empty());
+    assert!(received.value.is_empty() && !received.deletes);
+    // One without a value is another: it deletes its key.
+    let deletion = Record::deletion("table-4").header("waiter", "7");
+    within(within(publisher.send(deletion)).await.unwrap())
+        .await
+        .unwrap();
+    let mut batch = publisher.batch();
+    batch.push(&Record::deletion("table-5")).unwrap();
+    within(within(publisher.send_batch(batch)).await.unwrap())
+        .await
+        .unwrap();
+    for (key, headers) in [("table-4", 1), ("table-5", 0)] {
+        let Delivery::Record(received) = next(&mut subscription).await else {
+            panic!("a gap")
+        };
+        assert!(received.deletes && received.value.is_empty());
+        assert_eq!(received.key.as_deref(), Some(key.as_bytes()));
+        assert_eq!(received.headers.len(), headers);
+    }
     broker.shutdown().await;
 }
 
