@@ -273,8 +273,9 @@ fn transport(peer: IpAddr) -> Arc<TransportConfig> {
             .initial_rtt(Duration::from_millis(5));
         discovery.upper_bound(size);
     } else {
-        config.initial_rtt(Duration::from_millis(50));
-        discovery.upper_bound(mtu::elsewhere());
+        let (first, largest) = mtu::elsewhere();
+        config.initial_mtu(first).initial_rtt(Duration::from_millis(50));
+        discovery.upper_bound(largest);
     }
     let mut acks = quinn::AckFrequencyConfig::default();
     acks.ack_eliciting_threshold(VarInt::from_u32(ACK_THRESHOLD))

@@ -42,26 +42,35 @@ pub(crate) struct DatagramSizes {
     pub(crate) arrive: bool,
 }
 
-/// The largest packets of this machine's interfaces, in bytes, headers of IP included; none where it cannot be told.
-#[derive(Clone, Copy, Debug)]
+/// The packets that this machine's interfaces carry, in bytes, headers of IP included; none where it cannot be told.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Interfaces {
     loopback: Option<u32>,
-    others: Option<u32>,
+    /// Of the others, the one that carries the smallest, which all of them carry.
+    smallest: Option<u32>,
+    /// And the one that carries the largest.
+    largest: Option<u32>,
 }
 
 impl Interfaces {
     pub(crate) fn of_this_machine() -> Self {
-        let (mut loopback, mut others) = (None, None);
+        let mut found = Self::default();
         for entry in fs::read_dir("/sys/class/net").into_iter().flatten().flatten() {
             let text = fs::read_to_string(entry.path().join("mtu")).unwrap_or_default();
-            let kind = if entry.file_name() == "lo" {
-                &mut loopback
-            } else {
-                &mut others
-            };
-            *kind = text.trim().parse().ok().max(*kind);
+            if let Ok(packet) = text.trim().parse() {
+                found.add(entry.file_name() == "lo", packet);
+            }
         }
-        Self { loopback, others }
+        found
+    }
+
+    fn add(&mut self, is_loopback: bool, packet: u32) {
+        if is_loopback {
+            self.loopback = Some(packet);
+        } else {
+            self.smallest = Some(self.smallest.map_or(packet, |smallest| smallest.min(packet)));
+            self.largest = self.largest.max(Some(packet));
+        }
     }
 }
 
@@ -75,14 +84,19 @@ impl DatagramSizes {
     /// The sizes that the settings and the interfaces allow.
     pub(crate) fn new(settings: &Settings, interfaces: Interfaces) -> Self {
         let size = |size: u32| u16::try_from(size).unwrap_or(u16::MAX);
-        let by_interface = payload(interfaces.others.unwrap_or(USUAL_MTU));
-        let largest = settings.mtu_upper_bound.map_or(by_interface, size);
+        let by_interface = |packet: Option<u32>| payload(packet.unwrap_or(USUAL_MTU));
+        let largest = settings
+            .mtu_upper_bound
+            .map_or_else(|| by_interface(interfaces.largest), size);
+        let initial = settings
+            .initial_mtu
+            .map_or_else(|| by_interface(interfaces.smallest), size);
         // Where the loopback interface does not carry the usual size, every path's has to do.
         let loopback = interfaces.loopback.map_or(LOOPBACK_MTU, payload);
         let allowed = settings.mtu_upper_bound.map_or(LOOPBACK_MTU, size);
         Self {
             loopback: LOOPBACK_MTU.min(loopback).min(allowed),
-            initial: size(settings.initial_mtu).min(largest),
+            initial: initial.min(largest),
             largest,
             arrive: true,
         }
@@ -170,13 +184,12 @@ fn pass(state: &UdpSocketState, from: &UdpSocket, to: &UdpSocket, size: u16) -> 
 mod tests {
     use super::*;
 
-    fn sizes(change: impl FnOnce(&mut Settings), loopback: u32, others: u32) -> DatagramSizes {
+    fn sizes(change: impl FnOnce(&mut Settings), loopback: u32, others: &[u32]) -> DatagramSizes {
         let mut settings = Settings::defaults();
         change(&mut settings);
-        let interfaces = Interfaces {
-            loopback: Some(loopback),
-            others: Some(others),
-        };
+        let mut interfaces = Interfaces::default();
+        interfaces.add(true, loopback);
+        others.iter().for_each(|packet| interfaces.add(false, *packet));
         DatagramSizes::new(&settings, interfaces)
     }
 
@@ -187,16 +200,18 @@ mod tests {
 
     #[test]
     fn interfaces_bound_the_sizes_and_are_bounded() {
-        let usual = sizes(|_| {}, 65_536, 1500);
-        assert_eq!((usual.loopback, usual.initial, usual.largest), (4096, 1200, 1452));
-        assert_eq!(sizes(|_| {}, 65_536, 9000).largest, 6500);
-        assert_eq!(sizes(|_| {}, 65_536, 1000).largest, 1200);
-        assert_eq!(sizes(|_| {}, 1500, 1500).loopback, 1452);
-        let unknown = Interfaces {
-            loopback: None,
-            others: None,
+        let of = |others: &[u32]| {
+            let sizes = sizes(|_| {}, 65_536, others);
+            (sizes.loopback, sizes.initial, sizes.largest)
         };
-        let unknown = DatagramSizes::new(&Settings::defaults(), unknown);
+        assert_eq!(of(&[1500]), (4096, 1452, 1452));
+        assert_eq!(of(&[9000]), (4096, 6500, 6500));
+        assert_eq!(of(&[1000]), (4096, 1200, 1200));
+        // What begins goes through every interface; what is tried may be for one of them alone.
+        assert_eq!(of(&[1500, 1420, 9000]), (4096, 1372, 6500));
+        assert_eq!(of(&[]), (4096, 1452, 1452));
+        assert_eq!(sizes(|_| {}, 1500, &[1500]).loopback, 1452);
+        let unknown = DatagramSizes::new(&Settings::defaults(), Interfaces::default());
         assert_eq!((unknown.loopback, unknown.largest), (4096, 1452));
     }
 
@@ -206,19 +221,20 @@ mod tests {
             sizes(
                 |settings| (settings.initial_mtu, settings.mtu_upper_bound) = (initial, upper),
                 65_536,
-                1500,
+                &[1500],
             )
         };
-        assert_eq!(set(1200, Some(6000)).largest, 6000);
-        assert_eq!(set(1200, Some(1300)).loopback, 1300);
-        assert_eq!(set(1400, None).initial, 1400);
+        assert_eq!(set(Some(1200), Some(6000)).largest, 6000);
+        assert_eq!(set(None, Some(1300)).loopback, 1300);
+        assert_eq!(set(None, Some(1300)).initial, 1300);
+        assert_eq!(set(Some(1400), None).initial, 1400);
         // What the interface cannot carry is not begun with.
-        assert_eq!(set(3000, None).initial, 1452);
+        assert_eq!(set(Some(3000), None).initial, 1452);
     }
 
     #[test]
     fn what_arrives_is_kept() {
-        let before = sizes(|_| {}, 65_536, 9000);
+        let before = sizes(|_| {}, 65_536, &[9000]);
         assert_eq!(before.tested(Ipv4Addr::UNSPECIFIED.into()), before);
     }
 
@@ -226,7 +242,7 @@ mod tests {
     fn what_vanishes_is_replaced() {
         // No interface of this machine has this address, so nothing can be sent there.
         let nowhere = Ipv4Addr::new(192, 0, 2, 1).into();
-        let tested = sizes(|_| {}, 65_536, 9000).tested(nowhere);
+        let tested = sizes(|_| {}, 65_536, &[9000]).tested(nowhere);
         assert_eq!(
             (tested.loopback, tested.initial, tested.largest),
             (SAFE_MTU, SAFE_MTU, SAFE_MTU)

@@ -100,9 +100,9 @@ settings! {
     udp_recv_buffer: Bytes = Some("8MiB");
     /// Send buffer to ask of the kernel for the UDP socket of each lane. What was granted is a metric.
     udp_send_buffer: Bytes = Some("8MiB");
-    /// Size in bytes of the first datagrams to clients on other machines. Larger ones are used once they are known to
-    /// arrive, so this gains only the first moments of a connection.
-    initial_mtu: u32 = Some("1200");
+    /// Size in bytes of the first datagrams to clients on other machines. Unset: what the smallest interface carries, at
+    /// most 6500. A path that carries less is found out at the cost of the first datagrams; 1200 avoids that.
+    initial_mtu: Option<u32> = None;
     /// Size in bytes of the largest datagrams that are tried, 1200 to 6500. Unset: what the largest interface carries, at
     /// most 6500. A path that loses large datagrams without a word is found and survived; this avoids the try.
     mtu_upper_bound: Option<u32> = None;
@@ -232,7 +232,8 @@ impl Settings {
         if !(smallest..=largest).contains(&upper_bound) {
             return Err(("mtu_upper_bound", format!("{smallest} to {largest}")));
         }
-        if !(smallest..=upper_bound).contains(&self.initial_mtu) {
+        let fits = |mtu: u32| (smallest..=upper_bound).contains(&mtu);
+        if !self.initial_mtu.is_none_or(fits) {
             let expected = format!("{smallest} to {upper_bound}, no more than mtu_upper_bound");
             return Err(("initial_mtu", expected));
         }

@@ -15,7 +15,7 @@ pub struct BrokerConfigSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub lanes: Option<i32>,
-    /// Bytes of the first datagrams to clients on other machines. Absent: the broker's default, 1200.
+    /// Bytes of the first datagrams to clients on other machines. Absent: what the smallest interface carries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1200, max = 6500))]
     pub initial_mtu: Option<i32>,
