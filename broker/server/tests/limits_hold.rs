@@ -242,7 +242,10 @@ async fn handshakes_under_way_are_counted_over_all_lanes() {
     // Each lane by itself would have let an eighth begin. One may look while others let one in.
     let text = broker.metrics_text();
     let used = metric(&text, "felix_memory_used_bytes{share=\"handshakes\"}").unwrap();
-    assert!(used <= (EIGHTH + u64::from(LANES)) * each, "{used} of {each} each");
+    assert!(
+        used <= (EIGHTH + u64::from(LANES)) * each,
+        "{used} of {each} each"
+    );
     assert_eq!(
         by_lane(&text, "felix_lane_received_bytes_total").len(),
         usize::from(LANES)
