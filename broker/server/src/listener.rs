@@ -103,5 +103,7 @@ async fn shake_hands(
     let entered = broker.connections.enter(&connection, places.lane, places.place);
     // Spans are made where the level is debug; else one is a look at a static, and entering it another.
     let span = debug_span!("connection", %peer, lane = places.lane.index);
-    connection::serve(broker, connection, entered).instrument(span).await;
+    connection::serve(broker, connection, entered)
+        .instrument(span)
+        .await;
 }

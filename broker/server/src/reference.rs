@@ -12,7 +12,8 @@ pub fn settings_page() -> String {
          A setting is given by its flag, its variable or its key in the YAML file that `--config` or `FELIX_CONFIG` names.\n\
          A flag goes before a variable, a variable before the file, the file before the default. A name that does not exist\n\
          is refused, wherever it stands; variables that Kubernetes makes for a Service (`FELIX_PORT`,\n\
-         `FELIX_SERVICE_HOST`, ...) are not settings. `felix-broker --print-config` prints the effective settings.\n\n\
+         `FELIX_SERVICE_HOST`, ...) and those of this repository's scripts (`FELIX_CACHE`, `FELIX_COMMIT`,\n\
+         `FELIX_KUBE_BIN`) are not settings. `felix-broker --print-config` prints the effective settings.\n\n\
          | key | flag | variable | default | |\n|---|---|---|---|---|\n",
     );
     for entry in Settings::TABLE {

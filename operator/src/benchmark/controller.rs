@@ -258,7 +258,9 @@ mod tests {
         if let Some(there) = there {
             api.put(PATH, there);
         }
-        let Command::Run(args) = Cli::parse_from(["felix-operator", "run", "--operator-namespace=ns"]).command else {
+        let Command::Run(args) =
+            Cli::parse_from(["felix-operator", "run", "--operator-namespace=ns"]).command
+        else {
             panic!("not the run command")
         };
         let context = Context::new(api.client(), &args, Metrics::register(&mut Registry::default()));
@@ -281,7 +283,11 @@ mod tests {
             Some(benchmark("2", &json!({}))),
             None,
         ] {
-            assert_eq!(writes(new(), there.clone()).await, Vec::<String>::new(), "{there:?}");
+            assert_eq!(
+                writes(new(), there.clone()).await,
+                Vec::<String>::new(),
+                "{there:?}"
+            );
         }
     }
 }

@@ -117,6 +117,9 @@ fn build(given: &BTreeMap<&'static str, Given>) -> Result<Settings, SettingsErro
     Ok(settings)
 }
 
+/// What the scripts of this repository read; somebody who sets them for a build runs brokers from the same shell.
+const BUILD_VARIABLES: [&str; 3] = ["FELIX_CACHE", "FELIX_COMMIT", "FELIX_KUBE_BIN"];
+
 type FromEnvironment = (BTreeMap<&'static str, Given>, Option<String>);
 
 fn from_environment(
@@ -126,7 +129,9 @@ fn from_environment(
     let mut config = None;
     for (name, value) in environment {
         let name = name.to_string_lossy().into_owned();
-        let ours = name.starts_with("FELIX_") && !is_service_link(&name);
+        let ours = name.starts_with("FELIX_")
+            && !is_service_link(&name)
+            && !BUILD_VARIABLES.contains(&name.as_str());
         if !ours {
             continue;
         }
@@ -258,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn service_links_are_not_settings_and_no_setting_looks_like_one() {
+    fn other_variables_are_not_settings_and_no_setting_looks_like_one() {
         let links = [
             "FELIX_PORT",
             "FELIX_SERVICE_HOST",
@@ -268,10 +273,13 @@ mod tests {
             "FELIX_BROKERS_SERVICE_HOST",
             "FELIX_DEMO_PORT_8443_TCP",
         ];
-        let variables: Vec<_> = links.iter().map(|name| (*name, "tcp://10.96.0.1:5000")).collect();
+        let others = links.iter().chain(&BUILD_VARIABLES);
+        let variables: Vec<_> = others.map(|name| (*name, "tcp://10.96.0.1:5000")).collect();
         read_with(&[], &variables).unwrap();
         for entry in Settings::TABLE {
-            assert!(!is_service_link(&entry.variable()), "{}", entry.name);
+            let variable = entry.variable();
+            assert!(!is_service_link(&variable), "{}", entry.name);
+            assert!(!BUILD_VARIABLES.contains(&variable.as_str()), "{}", entry.name);
         }
     }
 

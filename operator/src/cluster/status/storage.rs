@@ -4,7 +4,7 @@ use felix_crds::Finding;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 
-use super::{Outcome, STORAGE_BOUND};
+use super::{Outcome, STORAGE_BOUND, workload::unscheduled};
 use crate::cluster::{
     growth::{CANNOT_GROW, Size, is_leaving, size},
     storage::{is_bound, is_lost, other_class},
@@ -91,6 +91,15 @@ fn told(outcome: &Outcome) -> String {
         .unwrap_or_default()
 }
 
+/// A class that binds late waits for the scheduler, which alone knows what is missing.
+fn no_node(outcome: &Outcome) -> String {
+    let mut pods = outcome.workload.pods.iter();
+    let first = pods.find_map(|pod| Some((pod.name_any(), unscheduled(pod)?)));
+    first
+        .map(|(pod, message)| format!(" Pod {pod} finds no node: {message}"))
+        .unwrap_or_default()
+}
+
 fn unbound(claim: &str, outcome: &Outcome) -> Finding {
     let facts = &outcome.said;
     let told = told(outcome);
@@ -106,7 +115,7 @@ fn unbound(claim: &str, outcome: &Outcome) -> Finding {
         None => Finding::no(
             STORAGE_BOUND,
             "Pending",
-            format!("claim {claim} has no volume yet.{told}"),
+            format!("claim {claim} has no volume yet.{told}{}", no_node(outcome)),
         ),
     }
 }

@@ -194,12 +194,34 @@ fn a_volume_that_is_lost_or_about_to_go_is_told() {
 }
 
 #[test]
+fn a_claim_that_waits_for_the_scheduler_tells_what_the_scheduler_lacks() {
+    let mut outcome = serving();
+    outcome.workload.claims = vec![claim("Pending", "late")];
+    outcome.workload.pods = vec![pod(json!({
+        "conditions": [{ "type": "PodScheduled", "status": "False", "message": "0/3 nodes: Insufficient cpu" }],
+    }))];
+    for kind in ["Ready", "StorageBound"] {
+        expect(
+            &outcome,
+            kind,
+            False,
+            "Pending",
+            "finds no node: 0/3 nodes: Insufficient cpu",
+        );
+    }
+}
+
+#[test]
 fn trouble_of_pods_is_named_in_words_that_stay_the_same() {
     let waiting = |reason: &str| json!({ "containerStatuses": [{ "state": { "waiting": { "reason": reason, "message": "back-off 20s" } } }] });
     let unscheduled =
         json!({ "conditions": [{ "type": "PodScheduled", "status": "False", "message": "0/3 nodes" }] });
     for (state, reason, part) in [
-        (waiting("ImagePullBackOff"), "ImagePull", "correct spec.image"),
+        (
+            waiting("ImagePullBackOff"),
+            "ImagePull",
+            "of registry/felix:2; correct spec.image",
+        ),
         (waiting("CrashLoopBackOff"), "CrashLoop", "its log says why"),
         (waiting("ContainerCreating"), "Starting", "a pod is starting"),
         (
@@ -215,7 +237,7 @@ fn trouble_of_pods_is_named_in_words_that_stay_the_same() {
         if let Some(statuses) = state.get_mut("containerStatuses").and_then(Value::as_array_mut) {
             for status in statuses {
                 status["name"] = json!("broker");
-                status["image"] = json!("");
+                status["image"] = json!("registry/felix:2");
                 status["imageID"] = json!("");
                 status["ready"] = json!(false);
                 status["restartCount"] = json!(0);

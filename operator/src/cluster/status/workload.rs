@@ -40,25 +40,30 @@ fn trouble(pod: &Pod) -> Option<(&'static str, String)> {
     if restart::is_leaving(pod) {
         return Some(("Stopping", format!("pod {name} is stopping")));
     }
-    let status = pod.status.as_ref()?;
-    let unscheduled = status
-        .conditions
-        .iter()
-        .flatten()
-        .find(|c| c.type_ == "PodScheduled" && c.status == "False");
-    if let Some(condition) = unscheduled {
-        let message = condition.message.clone().unwrap_or_default();
+    if let Some(message) = unscheduled(pod) {
         return Some(("Unschedulable", format!("pod {name} finds no node: {message}")));
     }
+    let status = pod.status.as_ref()?;
     let container = status.container_statuses.iter().flatten().next()?;
     let waiting = container
         .state
         .as_ref()
         .and_then(|state| state.waiting.as_ref())?;
-    waiting_trouble(&name, waiting)
+    waiting_trouble(&name, &container.image, waiting)
 }
 
-fn waiting_trouble(pod: &str, waiting: &ContainerStateWaiting) -> Option<(&'static str, String)> {
+/// Why the scheduler finds no node for a pod, in its words.
+pub(super) fn unscheduled(pod: &Pod) -> Option<&str> {
+    let mut conditions = pod.status.as_ref()?.conditions.iter().flatten();
+    let condition = conditions.find(|c| c.type_ == "PodScheduled" && c.status == "False")?;
+    Some(condition.message.as_deref().unwrap_or_default())
+}
+
+fn waiting_trouble(
+    pod: &str,
+    image: &str,
+    waiting: &ContainerStateWaiting,
+) -> Option<(&'static str, String)> {
     let word = waiting.reason.as_deref()?;
     if PASSING.contains(&word) {
         return None;
@@ -74,5 +79,10 @@ fn waiting_trouble(pod: &str, waiting: &ContainerStateWaiting) -> Option<(&'stat
         "CrashLoop" => "its log says why; a change of spec.config or spec.image restarts it at once",
         _ => "the events of the pod say why",
     };
-    Some((reason, format!("pod {pod}: {word}; {hint}")))
+    let what = if reason == "ImagePull" {
+        format!(" of {image}")
+    } else {
+        String::new()
+    };
+    Some((reason, format!("pod {pod}: {word}{what}; {hint}")))
 }
