@@ -102,6 +102,17 @@ kube_down() {
   done
   for ((n = 1; n <= most_nodes; n++)); do remove_cgroups "$n"; done
   rm -rf --one-file-system "$state" "$run"
+  remove_traces_of_kubelets
+}
+
+# Two places that a kubelet writes to whatever its root directory is; what another kubelet of this machine has there stays.
+remove_traces_of_kubelets() {
+  local socket=/var/lib/kubelet/device-plugins/kubelet.sock
+  [ ! -d /var/log/containers ] || find /var/log/containers -maxdepth 1 -lname "$state/*" -delete
+  if [ -S $socket ] && ! ss -xlH src $socket | grep -F $socket >/dev/null; then
+    rm -f $socket
+    rmdir -p --ignore-fail-on-non-empty "${socket%/*}"
+  fi
 }
 
 end_processes_of_fabric() {
