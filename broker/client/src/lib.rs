@@ -44,6 +44,7 @@ mod outbox;
 mod publisher;
 mod record;
 mod subscription;
+mod watch;
 
 pub use ack::Ack;
 pub use client::{BrokerIdentity, Client, TransportStats};

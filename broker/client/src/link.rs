@@ -16,6 +16,7 @@ use crate::connect::{Dialed, Dialer, encoded};
 use crate::credit::Credits;
 use crate::error::{ConnectError, MetadataError};
 use crate::frames::{FrameReader, ReadEnd};
+use crate::watch::watch;
 
 /// Metadata requests that may wait for the broker at a time.
 const CONTROL_QUEUE: usize = 16;
@@ -135,6 +136,7 @@ pub(crate) struct Link {
     /// The broker has said that it will close: nothing new is opened here.
     leaving: Arc<AtomicBool>,
     control: JoinHandle<()>,
+    watching: JoinHandle<()>,
 }
 
 type Answer = Result<Metadata, ErrorFrame>;
@@ -155,6 +157,7 @@ impl Link {
             waiting: VecDeque::with_capacity(CONTROL_QUEUE),
             leaving: leaving.clone(),
         };
+        let watching = tokio::spawn(watch(dialed.connection.clone()));
         Self {
             connection: dialed.connection,
             endpoint: dialed.endpoint,
@@ -162,6 +165,7 @@ impl Link {
             requests,
             leaving,
             control: tokio::spawn(control.run()),
+            watching,
         }
     }
 
@@ -217,6 +221,7 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         self.control.abort();
+        self.watching.abort();
     }
 }
 

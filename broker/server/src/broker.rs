@@ -22,6 +22,7 @@ use crate::{
     memory::{Budget, InFlight},
     metrics::{LaneTotals, MemoryShare, Metrics, Snapshot},
     mtu::DatagramSizes,
+    peers::Peers,
     rings::Rings,
     tls::Certificate,
     udp::Buffers,
@@ -39,6 +40,7 @@ pub(crate) struct Broker {
     pub(crate) catalogue: CatalogueService,
     pub(crate) metrics: Metrics,
     pub(crate) connections: Connections,
+    pub(crate) peers: Arc<Peers>,
     /// Where the lanes run, in their order.
     pub(crate) lanes: Vec<Handle>,
     pub(crate) certificate: Arc<Certificate>,

@@ -16,13 +16,15 @@ const IDENTITY: &str = "identity.json";
 const KEYS: &str = "keys";
 const ADMIN: &str = "admin";
 const TLS: &str = "tls";
+const PEERS: &str = "peers";
 /// What the broker itself puts at the top; the store adds the catalogue.
-const KNOWN: [&str; 7] = [
+const KNOWN: [&str; 8] = [
     LOCK,
     IDENTITY,
     KEYS,
     ADMIN,
     TLS,
+    PEERS,
     "catalogue.json",
     "catalogue.json.tmp",
 ];
@@ -155,6 +157,11 @@ impl DataDir {
         };
         files::read_or_create(&path, PRIVATE, make).map_err(|source| unusable(&path, source))?;
         Ok(path)
+    }
+
+    /// The file that says who is connected.
+    pub(crate) fn peers_file(&self) -> PathBuf {
+        self.path.join(PEERS)
     }
 
     /// The directory of the broker's own CA. Blocks.

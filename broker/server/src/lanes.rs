@@ -1,7 +1,7 @@
 //! Lanes: how many there are, what their connection ids look like, and the threads that they run on. A lane is one socket of
 //! the broker's port, its QUIC endpoint, and the tasks of the connections that come in there.
 
-use std::{io, num::NonZero, thread, time::Duration};
+use std::{cell::Cell, io, num::NonZero, thread, time::Duration};
 
 use quinn_proto::{ConnectionId, ConnectionIdGenerator, InvalidCid};
 use ring::hmac;
@@ -13,7 +13,7 @@ use crate::settings::MAX_LANES;
 /// Most lanes where nobody asked for a number: each has socket buffers of its own, 16 MiB of kernel memory at the defaults.
 const MOST_BY_DEFAULT: u8 = 16;
 /// Length of a connection id in bytes.
-const ID_BYTES: usize = 8;
+pub(crate) const ID_BYTES: usize = 8;
 /// Bytes of a connection id that are its own; the rest says that a broker with this key made them.
 const NONCE_BYTES: usize = 4;
 
@@ -60,6 +60,19 @@ impl Lane {
     }
 }
 
+thread_local! {
+    /// The id that was made last on this thread.
+    static LATEST: Cell<Option<ConnectionId>> = const { Cell::new(None) };
+}
+
+/// Does something on this thread and says which id it made, the last if there are several. QUIC makes one while it accepts a
+/// connection: the client sends to that id and, unless it moves of its own accord, to no other.
+pub(crate) fn with_id_made<T>(act: impl FnOnce() -> T) -> (T, Option<ConnectionId>) {
+    LATEST.take();
+    let result = act();
+    (result, LATEST.take())
+}
+
 /// Makes the connection ids of a lane: four random bytes, of which the first leads to the lane, and four that prove that a
 /// broker with the same key made them.
 pub(crate) struct LaneIds {
@@ -87,7 +100,9 @@ impl ConnectionIdGenerator for LaneIds {
         let mut id = [0; ID_BYTES];
         id[..NONCE_BYTES].copy_from_slice(&nonce);
         id[NONCE_BYTES..].copy_from_slice(&self.proof(&nonce));
-        ConnectionId::new(&id)
+        let id = ConnectionId::new(&id);
+        LATEST.set(Some(id));
+        id
     }
 
     /// Takes an id of this lane that any process with the key has made: the connection is gone, and its client is told so.
@@ -206,6 +221,15 @@ mod tests {
         assert!(ids.validate(&id).is_err());
         assert!(ids.validate(&ConnectionId::new(&[])).is_err());
         assert!(ids.validate(&ConnectionId::new(&[0; 3])).is_err());
+    }
+
+    #[test]
+    fn what_makes_an_id_is_told_which() {
+        let mut ids = LaneIds::new(key(), Lane { index: 0, of: 1 });
+        ids.generate_cid();
+        assert_eq!(with_id_made(|| ()), ((), None));
+        let (id, told) = with_id_made(|| ids.generate_cid());
+        assert_eq!(told, Some(id));
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub mod logging;
 mod memory;
 mod metrics;
 mod mtu;
+mod peers;
 mod probes;
 mod publish;
 mod quic_port;

@@ -10,8 +10,9 @@ use crate::{
     broker::{Broker, Phase},
     connection,
     gauge::Counted,
-    lanes::Lane,
+    lanes::{self, Lane},
     metrics::Limit,
+    peers::Peer,
     transport::ServerConfigs,
 };
 
@@ -90,7 +91,8 @@ async fn shake_hands(
     places: Places,
 ) {
     let peer = incoming.remote_address();
-    let connected = match incoming.accept_with(config) {
+    let (accepted, id) = lanes::with_id_made(|| incoming.accept_with(config));
+    let connected = match accepted {
         Ok(connecting) => time::timeout(HANDSHAKE_TIMEOUT, connecting).await,
         Err(error) => return tracing::debug!(%peer, %error, "a handshake did not begin"),
     };
@@ -101,6 +103,13 @@ async fn shake_hands(
     };
     drop(places.handshake);
     let entered = broker.connections.enter(&connection, places.lane, places.place);
+    let _remembered = id.map(|id| {
+        broker.peers.remember(Peer {
+            id,
+            remote: connection.remote_address(),
+            local: connection.local_ip(),
+        })
+    });
     // Spans are made where the level is debug; else one is a look at a static, and entering it another.
     let span = debug_span!("connection", %peer, lane = places.lane.index);
     connection::serve(broker, connection, entered)

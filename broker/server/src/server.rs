@@ -1,7 +1,8 @@
 //! Putting a broker together, and taking it apart again in the right order.
 
 use std::{
-    net::SocketAddr,
+    io,
+    net::{SocketAddr, UdpSocket},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -24,20 +25,21 @@ use crate::{
     clock::Clock,
     connection::close_code,
     connections::Connections,
-    data_dir::{DataDir, DataDirError},
+    data_dir::{DataDir, DataDirError, QuicKeys},
     gauge::Gauge,
     http::HttpPort,
     lanes,
     memory::{Budget, InFlight},
     metrics::Metrics,
     mtu::{DatagramSizes, Interfaces},
+    peers::{self, Book, Teller},
     probes,
     quic_port::QuicPort,
     rings::Rings,
     settings::Settings,
     streams::Streams,
     tls::{self, CA_FILE, Certificate, CertificateFiles, TlsError},
-    transport::{ConfigError, ServerConfigs},
+    transport::{self, ConfigError, ServerConfigs},
     udp::{self, BindError, BufferHandle},
     upkeep,
 };
@@ -71,7 +73,7 @@ pub enum StartError {
     Bind(#[from] BindError),
     /// The system refuses something else.
     #[error("starting the endpoint: {0}")]
-    Io(#[from] std::io::Error),
+    Io(#[from] io::Error),
 }
 
 /// A running broker.
@@ -101,7 +103,7 @@ pub struct Addresses {
 /// What is read from files, and found out about the machine, before anything listens.
 struct Prepared {
     data_dir: DataDir,
-    keys: crate::data_dir::QuicKeys,
+    keys: QuicKeys,
     certificate: Arc<Certificate>,
     ca_file: Option<PathBuf>,
     token: Arc<AdminToken>,
@@ -125,7 +127,7 @@ impl Server {
         let prepared = background
             .spawn_blocking(move || prepare(&for_files))
             .await
-            .map_err(std::io::Error::other)??;
+            .map_err(io::Error::other)??;
         let here = [Handle::current()];
         let lanes = if lanes.is_empty() { &here } else { lanes };
         let sockets = udp::bind(settings.quic_bind, lanes::bounded(lanes.len()))?;
@@ -141,6 +143,7 @@ impl Server {
         )?;
         let admin_tls =
             tls::server_config(Arc::clone(&prepared.certificate), HTTP_1_1).map_err(ConfigError::from)?;
+        let teller = teller(&sockets, &prepared.keys)?;
         let port = QuicPort::open(sockets, lanes, configs, &prepared.keys)?;
         let addresses = Addresses {
             quic: port.address(),
@@ -153,7 +156,10 @@ impl Server {
         let admin = admin::router(Arc::clone(&broker), Arc::clone(&prepared.token));
         let plain = probes::router(Arc::clone(&broker));
         let mut tasks = port.listen(&broker);
+        let book = Book::new(prepared.data_dir.peers_file(), &prepared.keys.reset);
+        let peers = Arc::clone(&broker.peers);
         tasks.extend([
+            background.spawn(peers::keep(peers, book, teller, stop_serving.clone())),
             background.spawn(metrics_port.serve(None, plain, stop_serving.clone())),
             background.spawn(admin_port.serve(acceptor, admin, stop_serving.clone())),
             background.spawn(upkeep::buffers(Arc::clone(&broker), handle, stop_serving.clone())),
@@ -230,6 +236,12 @@ impl Server {
     }
 }
 
+/// Tells peers of a former process through the first socket: all have the port's address.
+fn teller(sockets: &[UdpSocket], keys: &QuicKeys) -> io::Result<Teller> {
+    let first = sockets.first().ok_or(io::ErrorKind::NotConnected)?;
+    Teller::new(first, transport::reset_key(keys))
+}
+
 /// Reads and makes files. Blocks.
 fn prepare(settings: &Settings) -> Result<Prepared, StartError> {
     let data_dir = DataDir::open(&settings.data_dir, settings.cluster_id.as_deref())?;
@@ -302,6 +314,7 @@ async fn assemble(
             &budget,
             in_flight.clone(),
         ),
+        peers: Arc::default(),
         lanes: lanes.to_vec(),
         certificate: Arc::clone(&prepared.certificate),
         budget,

@@ -140,8 +140,10 @@ pub const SAFE_MTU: u16 = 1200;
 pub const LARGEST_MTU: u16 = 6500;
 /// Packets without an acknowledgement may be in this range: far above, a lost packet is noticed late.
 const ACK_THRESHOLD_RANGE: std::ops::RangeInclusive<u32> = 0..=1000;
+/// Most that `max_connections` may be.
+pub(crate) const MAX_CONNECTIONS: u32 = 1_000_000;
 /// Connections may be limited in this range.
-const CONNECTION_RANGE: std::ops::RangeInclusive<u32> = 1..=1_000_000;
+const CONNECTION_RANGE: std::ops::RangeInclusive<u32> = 1..=MAX_CONNECTIONS;
 /// A blocking subscription may be given a time in this range. Half as much again may pass before it is ended, which is
 /// less than the minute after which clients give up a publish.
 const BLOCK_RANGE: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(30);

@@ -20,19 +20,21 @@ use crate::{
 
 /// No acknowledgement comes later than after so long.
 const MAX_ACK_DELAY: Duration = Duration::from_millis(2);
-/// A peer that is silent for so long is gone. Short, so that each side notices soon that the other one died.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(12);
-/// Keeps quiet connections: three pings fit the idle time-out, and address translations last longer than one.
-const KEEP_ALIVE: Duration = Duration::from_secs(4);
+/// A peer that is silent for so long is gone. QUIC repeats a ping that is lost, so one fits well.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Keeps quiet connections of clients that do not ping. Ours does, more often: its address translations must last.
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
 /// First packets that wait to be looked at, and what they may hold: they are looked at as they come.
 const MAX_INCOMING: usize = 1024;
 const INCOMING_BYTES: u64 = 64 << 10;
 /// A burst of clients of a former process is told at this rate that their connections are gone.
 const MIN_RESET_INTERVAL: Duration = Duration::from_micros(200);
+/// Length of a stateless reset token in bytes (RFC 9000, section 10.3).
+const RESET_TOKEN_BYTES: usize = 16;
 
 /// The endpoint's side: keys that outlive the process and are those of all lanes, and the largest datagram that is received.
 pub(crate) fn endpoint_config(keys: &QuicKeys, lane: Lane) -> EndpointConfig {
-    let reset_key = hmac::Key::new(hmac::HMAC_SHA256, &keys.reset);
+    let reset_key = reset_key(keys);
     // A process answers packets of a connection it does not know only if it could have given out the connection's id.
     let id_key = hmac::sign(&reset_key, b"connection ids");
     let id_key = hmac::Key::new(hmac::HMAC_SHA256, id_key.as_ref());
@@ -42,6 +44,18 @@ pub(crate) fn endpoint_config(keys: &QuicKeys, lane: Lane) -> EndpointConfig {
     // The bound is below what the type allows.
     config.max_udp_payload_size(LARGEST_MTU).ok();
     config
+}
+
+/// The key of the tokens by which a client knows that a packet without a connection comes from its broker.
+pub(crate) fn reset_key(keys: &QuicKeys) -> hmac::Key {
+    hmac::Key::new(hmac::HMAC_SHA256, &keys.reset)
+}
+
+/// The token that QUIC gave the client for a connection id when it made the id.
+pub(crate) fn reset_token(key: &hmac::Key, id: &[u8]) -> [u8; RESET_TOKEN_BYTES] {
+    let mut token = [0; RESET_TOKEN_BYTES];
+    token.copy_from_slice(&hmac::sign(key, id).as_ref()[..RESET_TOKEN_BYTES]);
+    token
 }
 
 /// Server configurations for peers on this machine and elsewhere.

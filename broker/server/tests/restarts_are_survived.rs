@@ -4,7 +4,11 @@
 
 mod support;
 
-use std::net::SocketAddr;
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
 use felix_client::{Delivery, ErrorKind, GapReason, Record};
 use hyper::Method;
@@ -20,8 +24,8 @@ use support::{
     within,
 };
 
-fn api(process: &Process, directory: &std::path::Path) -> Api {
-    let token = std::fs::read_to_string(directory.join("admin/token")).unwrap();
+fn api(process: &Process, directory: &Path) -> Api {
+    let token = fs::read_to_string(directory.join("admin/token")).unwrap();
     Api {
         address: process.admin,
         ca_pem: process.ca_pem(),
@@ -119,6 +123,79 @@ async fn after_a_kill_clients_of_every_lane_are_told_at_once() {
         assert_eq!(next_number(subscription).await, 0);
     }
     second.kill().await;
+}
+
+/// How long a slot of the file of peers is, in bytes.
+const SLOT_BYTES: u64 = 64;
+
+fn peers_file(directory: &Path) -> PathBuf {
+    directory.join("peers")
+}
+
+/// Waits until a broker has written down so many clients.
+async fn until_remembered(directory: &Path, clients: u64) {
+    let path = peers_file(directory);
+    within(async {
+        while fs::metadata(&path).map_or(0, |file| file.len()) < clients * SLOT_BYTES {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_kill_clients_that_say_nothing_are_told_on_every_lane() {
+    let directory = tempfile::tempdir().unwrap();
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let first = start_with(directory.path(), [any; 3], &["--lanes", "2"]).await;
+    create_stream(&api(&first, directory.path())).await;
+    let mut silent = Vec::new();
+    for wish in 0..4 {
+        // These never ping, so nothing but an unasked reset ends them; a silence that has lasted too long is another error.
+        let client = RawClient::connect(first.quic, &first.ca_pem(), wish)
+            .await
+            .unwrap();
+        client.greet().await;
+        silent.push(client);
+    }
+    let client = first.client().await;
+    let mut subscription = within(client.subscribe(STREAM).open()).await.unwrap();
+    until_remembered(directory.path(), 5).await;
+    let addresses = first.addresses();
+    first.kill().await;
+
+    let second = start_with(directory.path(), addresses, &["--lanes", "3"]).await;
+    for client in silent {
+        let error = within(client.connection.closed()).await;
+        assert!(matches!(error, ConnectionError::Reset), "{error}");
+    }
+    let Delivery::Gap(gap) = next(&mut subscription).await else {
+        panic!("the new life is not told")
+    };
+    assert_eq!(gap.reason, GapReason::FormerIncarnation);
+    publish(&second.client().await, 0..1, 100).await;
+    assert_eq!(next_number(&mut subscription).await, 0);
+    // It remembers its own clients from then on, and nobody once it has stopped in order.
+    until_remembered(directory.path(), 1).await;
+    assert!(second.terminate().await.success());
+    assert_eq!(fs::metadata(peers_file(directory.path())).unwrap().len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_of_peers_that_is_damaged_or_cannot_be_written_stops_nobody() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = peers_file(directory.path());
+    fs::write(&path, "damaged").unwrap();
+    let process = start(directory.path(), None).await;
+    create_stream(&api(&process, directory.path())).await;
+    publish(&process.client().await, 0..1, 100).await;
+    until_remembered(directory.path(), 1).await;
+    process.kill().await;
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    let process = start(directory.path(), None).await;
+    publish(&process.client().await, 0..1, 100).await;
+    assert!(process.terminate().await.success());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -57,7 +57,7 @@ async fn hostile_clients_do_not_keep_a_good_one_from_its_records() {
 }
 
 /// Handshakes whose answers nobody reads: first packets pass through a socket that drops what comes back.
-async fn half_open_handshakes(pod: &Pod, count: usize) -> Vec<(Endpoint, quinn::Connecting)> {
+pub(crate) async fn half_open_handshakes(pod: &Pod, count: usize) -> Vec<(Endpoint, quinn::Connecting)> {
     let config = wire::config(&Target::ca_pem(&pod.broker));
     let mut pending = Vec::new();
     for _ in 0..count.div_ceil(100) {
@@ -77,7 +77,7 @@ async fn half_open_handshakes(pod: &Pod, count: usize) -> Vec<(Endpoint, quinn::
     pending
 }
 
-async fn garbage(broker: SocketAddr, datagrams: usize) {
+pub(crate) async fn garbage(broker: SocketAddr, datagrams: usize) {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let mut bytes = [0_u8; 1200];
     for number in 0..datagrams {
@@ -90,7 +90,7 @@ async fn garbage(broker: SocketAddr, datagrams: usize) {
     }
 }
 
-async fn out_of_order(pod: &Pod) {
+pub(crate) async fn out_of_order(pod: &Pod) {
     for frame in [
         Frame::Publish(Bytes::from_static(b"no batch")),
         Frame::Credit(felix_wire::Credit { limit: 1 }),
@@ -105,7 +105,7 @@ async fn out_of_order(pod: &Pod) {
 
 /// Batches of one tiny record each, as fast as they are taken, whose answers stay unread beside a subscription that does
 /// not read either.
-async fn tiny_records(pod: &Pod, count: u64) -> Box<dyn std::any::Any> {
+pub(crate) async fn tiny_records(pod: &Pod, count: u64) -> Box<dyn std::any::Any> {
     let (endpoint, connection, control, answers) = greeted(&pod.broker).await;
     let (mut listen, mut listened) = within(connection.open_bi()).await.unwrap();
     within(listen.write_all(&encoded(&subscribe(None, 0))))
@@ -133,7 +133,7 @@ async fn tiny_records(pod: &Pod, count: u64) -> Box<dyn std::any::Any> {
 
 /// Streams that are opened and left, more than the broker has places for: their first frame is a subscription that never has
 /// credit again, or never comes.
-async fn streams_left(pod: &Pod) -> JoinSet<()> {
+pub(crate) async fn streams_left(pod: &Pod) -> JoinSet<()> {
     let mut left = JoinSet::new();
     let subscription = encoded(&subscribe(None, 1));
     for first in [
