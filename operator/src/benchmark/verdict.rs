@@ -95,13 +95,28 @@ fn completed(summary: Option<&Result<Summary, SummaryError>>) -> Progress {
 }
 
 fn checks_failed(summary: &Summary) -> Progress {
-    let message = match summary.failed_rows() {
-        0 => "not every row ran".to_owned(),
-        failed => format!(
-            "{failed} of {} rows did not pass; see status.rows and the raw results",
-            summary.rows.len()
-        ),
+    let mut failed = summary.rows.iter().filter(|row| !row.passed);
+    let Some(first) = failed.next() else {
+        return Progress::failed("ChecksFailed", "not every row ran");
     };
+    let mut message = format!(
+        "{} of {} rows did not pass, the first with payload {}, fanout {}, batch {}: {} dropped, {} lost, {} twice, {} out \
+         of order; see status.rows and the raw results",
+        failed.count() + 1,
+        summary.rows.len(),
+        first.payload_bytes,
+        first.fanout,
+        first.batch,
+        first.dropped,
+        first.lost,
+        first.duplicates,
+        first.reordered,
+    );
+    if first.dropped > 0 {
+        message.push_str(
+            ". Nothing is dropped where the stream has slowSubscriber.allowBlock, or readers that keep up",
+        );
+    }
     Progress::failed("ChecksFailed", message)
 }
 
@@ -317,6 +332,26 @@ mod tests {
             check(Some(&done), &[], None),
             (BenchmarkPhase::Failed, "ResultsMissing")
         );
+    }
+
+    #[test]
+    fn a_row_that_dropped_is_named_with_the_remedy() {
+        let row = |batch: i32, dropped: i64| {
+            json!({
+                "payloadBytes": 1024, "fanout": 10, "batch": batch, "records": 1, "p50Nanoseconds": 1,
+                "p99Nanoseconds": 1, "p999Nanoseconds": 1, "deliveredPerSecond": 1, "deliveredBytesPerSecond": 1,
+                "publishedPerSecond": 1, "dropped": dropped, "lost": 0, "duplicates": 0, "reordered": 0,
+                "passed": dropped == 0,
+            })
+        };
+        let text = json!({
+            "schema": 1, "tool": { "version": "1", "commit": "c" }, "environment": {},
+            "rows": [row(1, 0), row(64, 7)], "passed": false,
+        });
+        let told = checks_failed(&Summary::parse(&text.to_string()).unwrap()).message;
+        for part in ["1 of 2 rows", "batch 64: 7 dropped", "allowBlock"] {
+            assert!(told.contains(part), "{told}");
+        }
     }
 
     #[test]
