@@ -165,8 +165,8 @@ async fn here(case: &Case, args: &CaseArgs, directory: &path::Path) -> anyhow::R
 async fn apart(case: &Case, args: &CaseArgs, directory: &path::Path) -> anyhow::Result<Outcome> {
     let (middle, mut access) = Apart::start(case, args, directory).await?;
     let path = path_before(&mut access, case, args)?;
-    let mut subscribers = Role::start()?;
-    let mut publisher = Role::start()?;
+    let mut subscribers = Role::start(args.workers)?;
+    let mut publisher = Role::start(args.workers)?;
     let connect = |access: &Access| (case.clone(), access.clone());
     let (role_case, role_access) = connect(&access);
     subscribers
@@ -224,7 +224,7 @@ enum Apart {
 impl Apart {
     async fn start(case: &Case, args: &CaseArgs, directory: &path::Path) -> anyhow::Result<(Self, Access)> {
         let (server, access) = match case.middle {
-            Middle::Relay | Middle::RelayEnds => return Self::start_role(case, directory).await,
+            Middle::Relay | Middle::RelayEnds => return Self::start_role(case, args.workers, directory).await,
             Middle::Felix => {
                 let program = match &args.broker {
                     Some(program) => program.clone(),
@@ -246,8 +246,8 @@ impl Apart {
         Ok((Self::Server(server), access))
     }
 
-    async fn start_role(case: &Case, directory: &path::Path) -> anyhow::Result<(Self, Access)> {
-        let mut role = Role::start()?;
+    async fn start_role(case: &Case, workers: usize, directory: &path::Path) -> anyhow::Result<(Self, Access)> {
+        let mut role = Role::start(workers)?;
         let (case, directory) = (case.clone(), PathBuf::from(directory));
         role.ask(&Ask::Serve { case, directory }).await?;
         let Answer::Serving(access) = role.answer().await? else {

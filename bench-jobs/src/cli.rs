@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::row::{self, Preset, Row, RowError};
-pub use yardstick::{CaseArgs, TableArgs};
+pub use yardstick::{CaseArgs, RoleArgs, TableArgs};
 
 /// Measures Felix: publish to delivery latency and sustained rates, every delivery verified.
 #[derive(Debug, Parser)]
@@ -35,7 +35,7 @@ pub enum Command {
     Table(Box<TableArgs>),
     /// A process of a case in layout 2; it is told by its input what to do.
     #[command(hide = true)]
-    Role,
+    Role(RoleArgs),
     /// Turn result lines into one self-contained HTML page.
     Report(ReportArgs),
 }

@@ -27,25 +27,28 @@ use std::process::ExitCode;
 
 use cli::Command;
 
-/// The runtime that a command is measured on: clients of a measurement between processes have one thread each, as the relay
-/// has; what runs in one process has two workers; the rest has a worker a core.
+/// The runtime that a command is measured on: what runs in one process has two workers, a role of a measurement between
+/// processes has what it is told; the rest has a worker a core.
 ///
 /// # Errors
 /// The system refuses a thread.
 pub fn runtime(command: &Command) -> std::io::Result<tokio::runtime::Runtime> {
     let mut builder = match command {
-        Command::Role => tokio::runtime::Builder::new_current_thread(),
-        Command::Case(_) => {
-            let mut builder = tokio::runtime::Builder::new_multi_thread();
-            builder.worker_threads(2);
-            builder
-        }
-        Command::Latency(_)
+        Command::Role(role) if role.workers <= 1 => tokio::runtime::Builder::new_current_thread(),
+        Command::Role(_)
+        | Command::Case(_)
+        | Command::Latency(_)
         | Command::Limits(_)
         | Command::Pairs(_)
         | Command::Table(_)
         | Command::Report(_) => tokio::runtime::Builder::new_multi_thread(),
     };
+    if let Command::Role(role) = command {
+        builder.worker_threads(role.workers);
+    }
+    if let Command::Case(_) = command {
+        builder.worker_threads(2);
+    }
     builder.enable_all().build()
 }
 
@@ -59,7 +62,7 @@ pub async fn run(command: Command) -> ExitCode {
         Command::Table(args) => yardstick::run(&args)
             .await
             .map_err(|error| (error, session::FAILED)),
-        Command::Role => case::role::run().await.map_err(|error| (error, session::FAILED)),
+        Command::Role(_) => case::role::run().await.map_err(|error| (error, session::FAILED)),
         Command::Report(args) => report::run(&args).map_err(|error| (error, session::BAD_INPUT)),
     };
     match done {

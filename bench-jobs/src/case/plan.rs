@@ -47,6 +47,8 @@ pub(crate) struct Case {
     pub(crate) acked: bool,
     /// NATS: records after which the client's buffer is flushed; 0 leaves it to the client.
     pub(crate) flush_every: u64,
+    /// Bytes of values that the publisher may be ahead; `None` for what is usual.
+    pub(crate) in_flight_bytes: Option<u64>,
     /// Tells this run's records from all others.
     pub(crate) run: u32,
 }
@@ -62,7 +64,8 @@ impl Case {
         if self.acked {
             return 1;
         }
-        let bytes = IN_FLIGHT_BYTES.min(IN_FLIGHT_DELIVERED_BYTES / (self.fanout as u64).max(1));
+        let usual = IN_FLIGHT_BYTES.min(IN_FLIGHT_DELIVERED_BYTES / (self.fanout as u64).max(1));
+        let bytes = self.in_flight_bytes.unwrap_or(usual);
         (bytes / self.value_bytes() as u64).max(2 * self.batch)
     }
 
@@ -123,6 +126,7 @@ pub(crate) mod tests {
             publishers: 1,
             acked: false,
             flush_every: 0,
+            in_flight_bytes: None,
             run: 7,
         }
     }

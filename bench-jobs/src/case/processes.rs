@@ -21,10 +21,11 @@ pub(super) struct Role {
 }
 
 impl Role {
-    pub(super) fn start() -> anyhow::Result<Self> {
+    /// Starts one with a runtime of so many threads.
+    pub(super) fn start(workers: usize) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("finding this program")?;
         let mut child = Command::new(program)
-            .arg("role")
+            .args(["role", "--workers", &workers.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)

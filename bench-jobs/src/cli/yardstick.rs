@@ -8,6 +8,17 @@ use felix_path::Faults;
 use super::{bounded, pairs, seconds};
 use crate::case::plan::{Case, Middle};
 
+/// The best of 0, 64, 256 and 1,024 in three rounds of each at 256 B over TLS, by less than the runs of one differ.
+const FLUSH_EVERY: u64 = 1024;
+
+/// A process of a case in layout 2.
+#[derive(Clone, Debug, Args)]
+pub struct RoleArgs {
+    /// Threads of its runtime.
+    #[arg(long, default_value_t = 1, value_parser = threads)]
+    pub workers: usize,
+}
+
 /// `felix-bench case`.
 #[derive(Clone, Debug, Args)]
 pub struct CaseArgs {
@@ -50,10 +61,16 @@ pub struct CaseArgs {
     /// How long before that is published and not measured, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.5, value_parser = seconds)]
     pub warmup: f64,
-    /// NATS: records after which the client's buffer is flushed; 0 leaves it to the client. 64 to 1,024 were faster than 0 by
-    /// less than the runs of one differ, on a busy machine: try them before a figure counts.
-    #[arg(long, value_name = "RECORDS", default_value_t = 0)]
+    /// NATS: records after which the client's buffer is flushed; 0 leaves it to the client.
+    #[arg(long, value_name = "RECORDS", default_value_t = FLUSH_EVERY)]
     pub flush_every: u64,
+    /// Bytes of values that the publisher may be ahead of the slowest subscriber. Without it 8 MiB, and at most 64 MiB for
+    /// all subscribers together.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    pub in_flight: Option<u64>,
+    /// Layout 2: threads of the publisher, of the subscribers, and of a relay.
+    #[arg(long, value_name = "THREADS", default_value_t = 1, value_parser = threads)]
+    pub workers: usize,
     /// Felix in layout 2: the broker's program. Without it, `felix-broker` beside this one.
     #[arg(long, value_name = "FILE")]
     pub broker: Option<PathBuf>,
@@ -75,6 +92,7 @@ impl CaseArgs {
             publishers: self.publishers,
             acked: self.acked,
             flush_every: self.flush_every,
+            in_flight_bytes: self.in_flight,
             run: rand::random(),
         }
     }
@@ -159,4 +177,8 @@ fn percent(text: &str) -> Result<f64, String> {
 
 fn many(text: &str) -> Result<usize, String> {
     bounded(text, 1, 1000)
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    bounded(text, 1, 64)
 }
