@@ -91,6 +91,7 @@ impl Outcome {
             "batch": case.batch,
             "fanout": case.fanout,
             "publishers": case.publishers,
+            "nearShard": case.near_shard,
             "seconds": window.seconds(),
             "deliveredBytesPerSecond": rate,
             "deliveriesPerSecond": rate / case.value_bytes() as f64,
@@ -224,7 +225,9 @@ enum Apart {
 impl Apart {
     async fn start(case: &Case, args: &CaseArgs, directory: &path::Path) -> anyhow::Result<(Self, Access)> {
         let (server, access) = match case.middle {
-            Middle::Relay | Middle::RelayEnds => return Self::start_role(case, args.workers, directory).await,
+            Middle::Relay | Middle::RelayEnds => {
+                return Self::start_role(case, args.workers, directory).await;
+            }
             Middle::Felix => {
                 let program = match &args.broker {
                     Some(program) => program.clone(),
@@ -246,7 +249,11 @@ impl Apart {
         Ok((Self::Server(server), access))
     }
 
-    async fn start_role(case: &Case, workers: usize, directory: &path::Path) -> anyhow::Result<(Self, Access)> {
+    async fn start_role(
+        case: &Case,
+        workers: usize,
+        directory: &path::Path,
+    ) -> anyhow::Result<(Self, Access)> {
         let mut role = Role::start(workers)?;
         let (case, directory) = (case.clone(), PathBuf::from(directory));
         role.ask(&Ask::Serve { case, directory }).await?;

@@ -16,7 +16,7 @@ use crate::arrivals::Arrivals;
 use crate::clock::now_ns;
 use crate::cpu;
 use crate::outcome::Measured;
-use crate::payload::{PayloadWriter, Stamp};
+use crate::payload::Pattern;
 use crate::progress::Progress;
 use crate::row::Row;
 use crate::verify::{Faults, Verifier};
@@ -69,8 +69,7 @@ struct Seen {
 struct Run<'a> {
     row: &'a Row,
     bench: &'a Bench,
-    id: u32,
-    writer: PayloadWriter,
+    pattern: Arc<Pattern>,
     arrivals: Arc<Arrivals>,
     stop: CancellationToken,
 }
@@ -95,8 +94,7 @@ impl Bench {
         let mut run = Run {
             row,
             bench: self,
-            id: rand::random(),
-            writer: PayloadWriter::new(),
+            pattern: Pattern::new(rand::random(), row.value_bytes(), 1),
             arrivals: Arc::new(Arrivals::new(self.progress.clone())),
             stop: CancellationToken::new(),
         };
@@ -170,7 +168,7 @@ impl Bench {
 impl Run<'_> {
     fn spawn_reader(&mut self, mut subscription: Subscription) -> JoinHandle<Seen> {
         let mut seen = Seen {
-            verifier: Verifier::new(self.id, self.row.warmup + self.row.total),
+            verifier: Verifier::new(self.pattern.clone(), self.row.warmup + self.row.total),
             latency: latency_histogram(),
             last_ns: 0,
         };
@@ -221,11 +219,10 @@ impl Run<'_> {
 
     /// One record in flight: the next leaves when the last is acknowledged (and, where asked, delivered to all).
     async fn publish_singly(&self, publisher: &Publisher, range: std::ops::Range<u64>) -> Result<(), String> {
-        let mut value = vec![0; self.row.value_bytes()];
+        let mut values = self.pattern.values(0);
         for sequence in range {
-            self.write(sequence, now_ns(), &mut value);
             let ack = publisher
-                .send(Record::new(&value))
+                .send(Record::new(values.write(sequence, now_ns())))
                 .await
                 .map_err(|error| error.to_string())?;
             ack.await.map_err(|error| error.to_string())?;
@@ -243,7 +240,7 @@ impl Run<'_> {
         publisher: &Publisher,
         range: std::ops::Range<u64>,
     ) -> Result<(), String> {
-        let mut value = vec![0; self.row.value_bytes()];
+        let mut values = self.pattern.values(0);
         let mut unanswered: VecDeque<Ack> = VecDeque::with_capacity(UNANSWERED_BATCHES);
         let mut sequence = range.start;
         while sequence < range.end {
@@ -251,8 +248,8 @@ impl Run<'_> {
             let mut batch = publisher.batch();
             let intended = now_ns();
             for sequence in sequence..end {
-                self.write(sequence, intended, &mut value);
-                let sent = publisher.fill(&mut batch, &Record::new(&value)).await;
+                let record = Record::new(values.write(sequence, intended));
+                let sent = publisher.fill(&mut batch, &record).await;
                 if let Some(ack) = sent.map_err(|error| error.to_string())? {
                     await_all_but(UNANSWERED_BATCHES - 1, &mut unanswered).await?;
                     unanswered.push_back(ack);
@@ -268,17 +265,6 @@ impl Run<'_> {
             );
         }
         await_all_but(0, &mut unanswered).await
-    }
-
-    fn write(&self, sequence: u64, intended_ns: u64, value: &mut [u8]) {
-        let stamp = Stamp {
-            run: self.id,
-            publisher: 0,
-            sequence,
-            intended_ns,
-            late_ns: 0,
-        };
-        self.writer.write(&stamp, value);
     }
 
     /// Stops the readers and sums up what they saw.

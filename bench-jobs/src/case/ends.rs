@@ -16,7 +16,7 @@ use super::pace::{Marks, Pace, Report, STALL};
 use super::plan::{Case, Middle, Window};
 use super::{felix, nats, raw};
 use crate::arrivals::Arrivals;
-use crate::payload::{PayloadWriter, Stamp};
+use crate::payload::Pattern;
 use crate::progress::Progress;
 
 /// Records for which one look at the clock serves: they came in one piece.
@@ -42,32 +42,6 @@ impl Access {
     }
 }
 
-/// Writes the values of a run.
-pub(super) struct Values {
-    writer: PayloadWriter,
-    run: u32,
-}
-
-impl Values {
-    pub(super) fn new(case: &Case) -> Self {
-        Self {
-            writer: PayloadWriter::new(),
-            run: case.run,
-        }
-    }
-
-    pub(super) fn write(&self, publisher: u32, sequence: u64, now_ns: u64, value: &mut [u8]) {
-        let stamp = Stamp {
-            run: self.run,
-            publisher,
-            sequence,
-            intended_ns: now_ns,
-            late_ns: 0,
-        };
-        self.writer.write(&stamp, value);
-    }
-}
-
 /// What each of many publishers sent, in the order of their numbers.
 pub(super) async fn counts(
     mut tasks: JoinSet<anyhow::Result<(usize, u64)>>,
@@ -83,8 +57,7 @@ pub(super) async fn counts(
 
 /// A publisher that is connected.
 pub(super) struct Publisher {
-    /// Made before the window opens: it is work.
-    values: Arc<Values>,
+    pattern: Arc<Pattern>,
     end: End,
 }
 
@@ -97,12 +70,12 @@ enum End {
 impl Publisher {
     pub(super) async fn open(case: &Case, access: &Access) -> anyhow::Result<Self> {
         let end = match case.middle {
-            Middle::Felix | Middle::RelayEnds => End::Felix(felix::open(access).await?),
+            Middle::Felix | Middle::RelayEnds => End::Felix(felix::open(case, access).await?),
             Middle::Relay => End::Raw(raw::open(access).await?),
             Middle::Nats | Middle::NatsPlain => End::Nats(nats::open(case, access).await?),
         };
         Ok(Self {
-            values: Arc::new(Values::new(case)),
+            pattern: case.pattern(),
             end,
         })
     }
@@ -114,14 +87,14 @@ impl Publisher {
         window: Window,
         pace: &Arc<Pace>,
     ) -> anyhow::Result<Vec<u64>> {
-        let values = &self.values;
+        let pattern = &self.pattern;
         let published = match &mut self.end {
-            End::Felix(publisher) => felix::publish(publisher, values, case, window, pace).await,
+            End::Felix(publisher) => felix::publish(publisher, pattern, case, window, pace).await,
             End::Raw(publisher) => {
                 let sent = raw::publish(publisher, case, window, pace).await;
                 sent.map(|sent| vec![sent])
             }
-            End::Nats(publisher) => nats::publish(publisher, values, case, window, pace).await,
+            End::Nats(publisher) => nats::publish(publisher, pattern, case, window, pace).await,
         };
         published.context("publishing")
     }
@@ -136,7 +109,7 @@ enum Subscriber {
 impl Subscriber {
     async fn open(case: &Case, access: &Access) -> anyhow::Result<Self> {
         Ok(match case.middle {
-            Middle::Felix | Middle::RelayEnds => Self::Felix(felix::subscribe(access).await?),
+            Middle::Felix | Middle::RelayEnds => Self::Felix(felix::subscribe(case, access).await?),
             Middle::Relay => Self::Raw(raw::subscribe(access).await?),
             Middle::Nats | Middle::NatsPlain => Self::Nats(nats::subscribe(case, access).await?),
         })
@@ -187,6 +160,7 @@ impl Subscribers {
             window,
             marks: Marks::new(case.fanout, case.step(), report),
             arrivals: Arrivals::new(Arc::new(Progress::new())),
+            pattern: case.pattern(),
             stop: CancellationToken::new(),
         });
         let mut tasks = JoinSet::new();

@@ -8,11 +8,12 @@ use anyhow::Context;
 use felix_client::{Ack, Client, Delivery, Publisher, Record, SlowPolicy, Subscription};
 use tokio::task::JoinSet;
 
-use super::ends::{Access, RECORDS_PER_CLOCK, Values};
+use super::ends::{Access, RECORDS_PER_CLOCK};
 use super::meter::Meter;
 use super::pace::Pace;
 use super::plan::{Case, Window};
 use crate::clock::shared_ns;
+use crate::payload::Pattern;
 
 /// The stream that is measured.
 pub(super) const STREAM: &str = "felix-bench";
@@ -20,17 +21,20 @@ pub(super) const STREAM: &str = "felix-bench";
 /// Batches that the publisher leaves unanswered before it looks at the oldest answer.
 const UNANSWERED_BATCHES: usize = 512;
 
-async fn connect(access: &Access) -> anyhow::Result<Client> {
-    let client = Client::builder(&access.address.to_string())
+async fn connect(case: &Case, access: &Access) -> anyhow::Result<Client> {
+    let mut client = Client::builder(&access.address.to_string())
         .ca_pem(&access.ca_pem()?)
         .server_name("localhost")?
         .agent(concat!("felix-bench/", env!("CARGO_PKG_VERSION")));
+    if case.near_shard {
+        client = client.near_shard(STREAM, 0);
+    }
     client.connect().await.context("connecting")
 }
 
 /// A subscription on a connection of its own.
-pub(super) async fn subscribe(access: &Access) -> anyhow::Result<Subscription> {
-    let builder = connect(access).await?.subscribe(STREAM);
+pub(super) async fn subscribe(case: &Case, access: &Access) -> anyhow::Result<Subscription> {
+    let builder = connect(case, access).await?.subscribe(STREAM);
     builder
         .policy(SlowPolicy::Block)
         .open()
@@ -66,38 +70,38 @@ pub(super) async fn follow(subscription: &mut Subscription, meter: &mut Meter) -
 }
 
 /// A publisher on a connection of its own.
-pub(super) async fn open(access: &Access) -> anyhow::Result<Publisher> {
-    let builder = connect(access).await?.publisher(STREAM);
+pub(super) async fn open(case: &Case, access: &Access) -> anyhow::Result<Publisher> {
+    let builder = connect(case, access).await?.publisher(STREAM);
     builder.open().await.context("opening the publisher")
 }
 
 /// Publishes until the window ends; says how many records, by publisher. All of them are acknowledged.
 pub(super) async fn publish(
     publisher: &Publisher,
-    values: &Arc<Values>,
+    pattern: &Arc<Pattern>,
     case: &Case,
     window: Window,
     pace: &Arc<Pace>,
 ) -> anyhow::Result<Vec<u64>> {
     if case.publishers > 1 {
-        return publish_concurrently(publisher, values, case, window, pace).await;
+        return publish_concurrently(publisher, pattern, case, window, pace).await;
     }
     let sent = if case.acked {
-        publish_singly(publisher, values, case, window, pace).await?
+        publish_singly(publisher, pattern, window, pace).await?
     } else {
-        publish_batches(publisher, values, case, window, pace).await?
+        publish_batches(publisher, pattern, case, window, pace).await?
     };
     Ok(vec![sent])
 }
 
 async fn publish_batches(
     publisher: &Publisher,
-    values: &Arc<Values>,
+    pattern: &Arc<Pattern>,
     case: &Case,
     window: Window,
     pace: &Pace,
 ) -> anyhow::Result<u64> {
-    let mut value = vec![0; case.value_bytes()];
+    let mut values = pattern.values(0);
     let mut unanswered: VecDeque<Ack> = VecDeque::with_capacity(UNANSWERED_BATCHES);
     let mut sent = 0;
     loop {
@@ -108,8 +112,7 @@ async fn publish_batches(
         pace.room_for(sent + case.batch).await?;
         let mut batch = publisher.batch();
         for sequence in sent..sent + case.batch {
-            values.write(0, sequence, now, &mut value);
-            batch.push(&Record::new(&value))?;
+            batch.push(&Record::new(values.write(sequence, now)))?;
         }
         sent += case.batch;
         if unanswered.len() == UNANSWERED_BATCHES
@@ -127,16 +130,15 @@ async fn publish_batches(
 
 async fn publish_singly(
     publisher: &Publisher,
-    values: &Arc<Values>,
-    case: &Case,
+    pattern: &Arc<Pattern>,
     window: Window,
     pace: &Pace,
 ) -> anyhow::Result<u64> {
-    let mut value = vec![0; case.value_bytes()];
+    let mut values = pattern.values(0);
     let mut sent = 0;
     while shared_ns() < window.end_ns {
-        values.write(0, sent, shared_ns(), &mut value);
-        publisher.send(Record::new(&value)).await?.await?;
+        let value = values.write(sent, shared_ns());
+        publisher.send(Record::new(value)).await?.await?;
         sent += 1;
         pace.room_for(sent + 1).await?;
     }
@@ -145,7 +147,7 @@ async fn publish_singly(
 
 async fn publish_concurrently(
     publisher: &Publisher,
-    values: &Arc<Values>,
+    pattern: &Arc<Pattern>,
     case: &Case,
     window: Window,
     pace: &Arc<Pace>,
@@ -153,16 +155,15 @@ async fn publish_concurrently(
     let total = Arc::new(AtomicU64::new(0));
     let mut tasks = JoinSet::new();
     for number in 0..case.publishers {
-        let (publisher, values) = (publisher.clone(), values.clone());
-        let (total, pace, length) = (total.clone(), pace.clone(), case.value_bytes());
+        let (publisher, mut values) = (publisher.clone(), pattern.values(number as u32));
+        let (total, pace) = (total.clone(), pace.clone());
         tasks.spawn(async move {
-            let mut value = vec![0; length];
             let mut sent = 0;
             while shared_ns() < window.end_ns {
                 // A count that orders nothing: what one sender sees late, another saw in time.
                 pace.room_for(total.fetch_add(1, Ordering::Relaxed) + 1).await?;
-                values.write(number as u32, sent, shared_ns(), &mut value);
-                publisher.send(Record::new(&value)).await?.await?;
+                let value = values.write(sent, shared_ns());
+                publisher.send(Record::new(value)).await?.await?;
                 sent += 1;
             }
             anyhow::Ok((number, sent))

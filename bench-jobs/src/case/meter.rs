@@ -11,6 +11,7 @@ use super::pace::Marks;
 use super::plan::{Case, Middle, Window};
 use crate::arrivals::Arrivals;
 use crate::measure::latency_histogram;
+use crate::payload::Pattern;
 use crate::verify::Faults;
 
 /// What the subscribers of a process share.
@@ -18,6 +19,7 @@ pub(super) struct Shared {
     pub(super) window: Window,
     pub(super) marks: Marks,
     pub(super) arrivals: Arrivals,
+    pub(super) pattern: Arc<Pattern>,
     /// Ends the subscribers' tasks.
     pub(super) stop: CancellationToken,
 }
@@ -52,9 +54,10 @@ pub(crate) struct Delivered {
 
 impl Meter {
     pub(super) fn new(case: &Case, shared: Arc<Shared>) -> Self {
+        let order = || Order::new(shared.pattern.clone(), case.publishers);
         Self {
+            order: (case.middle != Middle::Relay).then(order),
             shared,
-            order: (case.middle != Middle::Relay).then(|| Order::new(case.run, case.publishers)),
             latency: case.acked.then(latency_histogram),
             value_bytes: case.value_bytes() as u64,
             received_bytes: 0,
@@ -157,7 +160,6 @@ mod tests {
     use super::super::pace::{Pace, Report};
     use super::super::plan::tests::case;
     use super::*;
-    use crate::payload::{PayloadWriter, Stamp};
 
     fn meter(case: &Case) -> Meter {
         let report = Report::Here(Arc::new(Pace::new(case.in_flight())));
@@ -168,6 +170,7 @@ mod tests {
             },
             marks: Marks::new(1, case.step(), report),
             arrivals: Arrivals::new(Arc::new(crate::progress::Progress::new())),
+            pattern: case.pattern(),
             stop: CancellationToken::new(),
         };
         Meter::new(case, Arc::new(shared))
@@ -181,18 +184,9 @@ mod tests {
             ..case(Middle::Felix)
         };
         let mut meter = meter(&case);
-        let writer = PayloadWriter::new();
+        let mut values = case.pattern().values(0);
         for (sequence, now) in [(0, 90), (1, 110), (2, 190), (3, 250)] {
-            let mut value = vec![0; case.value_bytes()];
-            let stamp = Stamp {
-                run: case.run,
-                publisher: 0,
-                sequence,
-                intended_ns: now - 5,
-                late_ns: 0,
-            };
-            writer.write(&stamp, &mut value);
-            meter.record(&value, now);
+            meter.record(values.write(sequence, now - 5), now);
         }
         let delivered = Delivered::of(&[meter], &[4]);
         assert_eq!((delivered.window_bytes, delivered.records), (2 * 256, 4));

@@ -13,11 +13,12 @@ use bytes::{Bytes, BytesMut};
 use futures::{FutureExt, StreamExt};
 use tokio::task::JoinSet;
 
-use super::ends::{Access, RECORDS_PER_CLOCK, Values, counts};
+use super::ends::{Access, RECORDS_PER_CLOCK, counts};
 use super::meter::Meter;
 use super::pace::Pace;
 use super::plan::{Case, Middle, Window};
 use crate::clock::shared_ns;
+use crate::payload::Pattern;
 
 /// The subject that is measured.
 const SUBJECT: &str = "felix.bench";
@@ -101,14 +102,15 @@ pub(super) async fn follow(subscriber: &mut Subscriber, meter: &mut Meter) -> an
 /// Publishes until the window ends; says how many messages, by publisher.
 pub(super) async fn publish(
     Publisher(client): &mut Publisher,
-    values: &Arc<Values>,
+    pattern: &Arc<Pattern>,
     case: &Case,
     window: Window,
     pace: &Arc<Pace>,
 ) -> anyhow::Result<Vec<u64>> {
     if case.publishers > 1 {
-        return publish_concurrently(client, values, case, window, pace).await;
+        return publish_concurrently(client, pattern, case, window, pace).await;
     }
+    let mut values = pattern.values(0);
     let (length, mut sent, mut unflushed) = (case.value_bytes(), 0, 0);
     loop {
         let now = shared_ns();
@@ -116,9 +118,9 @@ pub(super) async fn publish(
             break;
         }
         // One buffer for what is sent in one piece; each message is a slice of it.
-        let mut buffer = BytesMut::zeroed(length * case.batch as usize);
-        for (sequence, value) in (sent..).zip(buffer.chunks_exact_mut(length)) {
-            values.write(0, sequence, now, value);
+        let mut buffer = BytesMut::with_capacity(length * case.batch as usize);
+        for sequence in sent..sent + case.batch {
+            buffer.extend_from_slice(values.write(sequence, now));
         }
         let mut buffer = buffer.freeze();
         pace.room_for(sent + case.batch).await?;
@@ -141,7 +143,7 @@ pub(super) async fn publish(
 
 async fn publish_concurrently(
     client: &async_nats::Client,
-    values: &Arc<Values>,
+    pattern: &Arc<Pattern>,
     case: &Case,
     window: Window,
     pace: &Arc<Pace>,
@@ -149,16 +151,15 @@ async fn publish_concurrently(
     let total = Arc::new(AtomicU64::new(0));
     let mut tasks = JoinSet::new();
     for number in 0..case.publishers {
-        let (client, values) = (client.clone(), values.clone());
-        let (total, pace, length) = (total.clone(), pace.clone(), case.value_bytes());
+        let (client, mut values) = (client.clone(), pattern.values(number as u32));
+        let (total, pace) = (total.clone(), pace.clone());
         tasks.spawn(async move {
             let mut sent = 0;
             while shared_ns() < window.end_ns {
                 // A count that orders nothing: what one sender sees late, another saw in time.
                 pace.room_for(total.fetch_add(1, Ordering::Relaxed) + 1).await?;
-                let mut value = BytesMut::zeroed(length);
-                values.write(number as u32, sent, shared_ns(), &mut value);
-                client.publish(SUBJECT, value.freeze()).await?;
+                let value = Bytes::copy_from_slice(values.write(sent, shared_ns()));
+                client.publish(SUBJECT, value).await?;
                 client.flush().await?;
                 sent += 1;
             }

@@ -1,21 +1,23 @@
 //! Whether one subscriber got each publisher's records once, in order and unchanged, without knowing their number before.
 //! Pure.
 
-use crate::payload::{self, Stamp};
+use std::sync::Arc;
+
+use crate::payload::{Pattern, Stamp};
 use crate::verify::Faults;
 
 /// Checks the deliveries of one subscriber.
 pub(super) struct Order {
-    run: u32,
+    pattern: Arc<Pattern>,
     /// Per publisher, the sequence that must come next.
     next: Vec<u64>,
     faults: Faults,
 }
 
 impl Order {
-    pub(super) fn new(run: u32, publishers: usize) -> Self {
+    pub(super) fn new(pattern: Arc<Pattern>, publishers: usize) -> Self {
         Self {
-            run,
+            pattern,
             next: vec![0; publishers],
             faults: Faults::default(),
         }
@@ -23,7 +25,7 @@ impl Order {
 
     /// Takes a delivered value; `None` where it is not the next record of one of this run's publishers.
     pub(super) fn take(&mut self, value: &[u8]) -> Option<Stamp> {
-        let stamp = payload::read(value).ok().filter(|stamp| stamp.run == self.run);
+        let stamp = self.pattern.read(value).ok();
         let next = stamp.and_then(|stamp| self.next.get_mut(stamp.publisher as usize));
         let (Some(stamp), Some(next)) = (stamp, next) else {
             self.faults.corrupt += 1;
@@ -56,22 +58,17 @@ impl Order {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::payload::{HEADER_BYTES, PayloadWriter};
+    use crate::payload::HEADER_BYTES;
+
+    fn pattern(run: u32) -> Arc<Pattern> {
+        Pattern::new(run, HEADER_BYTES + 4, 1)
+    }
 
     fn verdict(deliveries: &[(u32, u64)], published: &[u64]) -> Faults {
-        let writer = PayloadWriter::new();
-        let mut order = Order::new(9, published.len());
+        let pattern = pattern(9);
+        let mut order = Order::new(pattern.clone(), published.len());
         for &(publisher, sequence) in deliveries {
-            let stamp = Stamp {
-                run: 9,
-                publisher,
-                sequence,
-                intended_ns: 0,
-                late_ns: 0,
-            };
-            let mut value = vec![0; HEADER_BYTES + 4];
-            writer.write(&stamp, &mut value);
-            order.take(&value);
+            order.take(pattern.values(publisher).write(sequence, 0));
         }
         order.finish(published)
     }
@@ -100,22 +97,16 @@ mod tests {
 
     #[test]
     fn changed_values_and_other_runs_do_not_count() {
-        let mut order = Order::new(9, 1);
+        let mut order = Order::new(pattern(9), 1);
         assert_eq!(order.take(b"short"), None);
-        let stamp = Stamp {
-            run: 8,
-            publisher: 0,
-            sequence: 0,
-            intended_ns: 0,
-            late_ns: 0,
-        };
-        let mut value = vec![0; HEADER_BYTES];
-        PayloadWriter::new().write(&stamp, &mut value);
-        assert_eq!(order.take(&value), None);
+        assert_eq!(order.take(pattern(8).values(0).write(0, 0)), None);
+        let mut changed = pattern(9).values(0).write(0, 0).to_vec();
+        changed[HEADER_BYTES + 3] ^= 1;
+        assert_eq!(order.take(&changed), None);
         assert_eq!(
             order.finish(&[1]),
             Faults {
-                corrupt: 2,
+                corrupt: 3,
                 lost: 1,
                 ..Faults::default()
             }
@@ -124,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_gap_is_a_drop_even_where_nobody_counted() {
-        let mut order = Order::new(9, 1);
+        let mut order = Order::new(pattern(9), 1);
         order.gap(0);
         assert_eq!(
             order.finish(&[1]),

@@ -1,9 +1,11 @@
 //! What one measurement is about, and the figures that follow from it. Pure.
 
+use std::sync::Arc;
+
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::payload::HEADER_BYTES;
+use crate::payload::{HEADER_BYTES, Pattern};
 
 /// Bytes of values that the publisher may be ahead of the slowest subscriber. One figure for every target, large enough
 /// that none of them waits for it on loopback, small enough that nothing is dropped and a run ends soon.
@@ -45,6 +47,8 @@ pub(crate) struct Case {
     pub(crate) publishers: usize,
     /// One record in flight: the next leaves when all subscribers have the last and it is acknowledged.
     pub(crate) acked: bool,
+    /// Felix clients ask to meet on the thread of the broker that belongs to the shard.
+    pub(crate) near_shard: bool,
     /// NATS: records after which the client's buffer is flushed; 0 leaves it to the client.
     pub(crate) flush_every: u64,
     /// Bytes of values that the publisher may be ahead; `None` for what is usual.
@@ -57,6 +61,11 @@ impl Case {
     /// Bytes of a value.
     pub(crate) fn value_bytes(&self) -> usize {
         self.payload.max(HEADER_BYTES)
+    }
+
+    /// What its values look like: made before the window opens, for it is work.
+    pub(crate) fn pattern(&self) -> Arc<Pattern> {
+        Pattern::new(self.run, self.value_bytes(), self.publishers)
     }
 
     /// Records that the publisher may be ahead of the slowest subscriber.
@@ -125,6 +134,7 @@ pub(crate) mod tests {
             fanout: 1,
             publishers: 1,
             acked: false,
+            near_shard: false,
             flush_every: 0,
             in_flight_bytes: None,
             run: 7,

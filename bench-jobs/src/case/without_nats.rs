@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use super::ends::{Access, Values};
+use super::ends::Access;
 use super::meter::Meter;
 use super::pace::Pace;
 use super::plan::{Case, Window};
+use crate::payload::Pattern;
 
 /// Whether this program can measure NATS.
 pub(super) const AVAILABLE: bool = false;
@@ -30,7 +31,7 @@ pub(super) async fn follow(subscriber: &mut Subscriber, _: &mut Meter) -> anyhow
 
 pub(super) async fn publish(
     publisher: &mut Publisher,
-    _: &Arc<Values>,
+    _: &Arc<Pattern>,
     _: &Case,
     _: Window,
     _: &Arc<Pace>,

@@ -55,6 +55,10 @@ pub struct CaseArgs {
     /// Puts the path between ends and middle also where it does nothing, to see what the path itself costs.
     #[arg(long)]
     pub through_path: bool,
+    /// Felix: clients ask to meet on one thread of the broker, with `Builder::near_shard`. Does nothing to others: a relay has
+    /// one thread, NATS no such choice.
+    #[arg(long)]
+    pub near_shard: bool,
     /// How long is measured, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     pub seconds: f64,
@@ -91,6 +95,7 @@ impl CaseArgs {
             fanout: self.fanout,
             publishers: self.publishers,
             acked: self.acked,
+            near_shard: self.near_shard,
             flush_every: self.flush_every,
             in_flight_bytes: self.in_flight,
             run: rand::random(),

@@ -118,13 +118,13 @@ pub(super) const CASES: &[TableCase] = &[
     TableCase {
         name: "acked-1to1",
         title: "batch 1, acked, 256 B, 1 to 1",
-        flags: "--payload 256 --acked",
+        flags: "--payload 256 --acked --near-shard",
         bounds: LATENCIES,
     },
     TableCase {
         name: "acked-1to10",
         title: "batch 1, acked, 256 B, 1 to 10",
-        flags: "--payload 256 --acked --fanout 10",
+        flags: "--payload 256 --acked --fanout 10 --near-shard",
         bounds: LATENCIES,
     },
     TableCase {
