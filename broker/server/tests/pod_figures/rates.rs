@@ -84,11 +84,7 @@ pub(crate) async fn fan_out(good: usize, unread: usize) -> f64 {
 pub(crate) async fn nine_publishers(blocked: bool) -> f64 {
     const RECORDS: u64 = 20_000;
     let pod = Pod::start(&[]).await;
-    for name in ["blocked", "free"] {
-        let slow = json!({ "windowBytes": 1 << 20, "allowBlock": true });
-        pod.create_stream(name, json!({ "ringBytes": 4 << 20, "slowSubscriber": slow }))
-            .await;
-    }
+    pod.create_blocking_streams(&["blocked", "free"], 4 << 20).await;
     let holding = pod.client(0).await;
     let _held = open(&holding, "blocked", SlowPolicy::Block).await;
     let client = pod.client(64 << 20).await;
@@ -180,11 +176,7 @@ impl Attack {
 pub(crate) async fn good_client(attack: Option<Attack>) -> f64 {
     const RECORDS: u64 = 200_000;
     let pod = Pod::start(&[]).await;
-    for name in [STREAM, "good"] {
-        let slow = json!({ "windowBytes": 1 << 20, "allowBlock": true });
-        pod.create_stream(name, json!({ "ringBytes": 8 << 20, "slowSubscriber": slow }))
-            .await;
-    }
+    pod.create_blocking_streams(&[STREAM, "good"], 8 << 20).await;
     let attacking = async {
         match attack {
             Some(attack) => attack.go_on(&pod).await,

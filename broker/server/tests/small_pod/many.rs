@@ -96,11 +96,7 @@ async fn one_connection_with_a_thousand_subscriptions_of_which_a_hundred_are_not
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_blocked_publisher_beside_nine_good_ones_on_a_connection() {
     let pod = Pod::start(&[]).await;
-    for name in ["blocked", "free"] {
-        let slow = json!({ "windowBytes": 1 << 20, "allowBlock": true });
-        pod.create_stream(name, json!({ "ringBytes": 4 << 20, "slowSubscriber": slow }))
-            .await;
-    }
+    pod.create_blocking_streams(&["blocked", "free"], 4 << 20).await;
     let holding = pod.client(0).await;
     let held = within(holding.subscribe("blocked").policy(SlowPolicy::Block).open())
         .await

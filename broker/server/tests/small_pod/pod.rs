@@ -75,6 +75,15 @@ impl Pod {
         assert!((200..300).contains(&status), "{status} {answer}");
     }
 
+    /// Creates streams whose publishers a subscription with a window of 1 MiB may block.
+    pub(crate) async fn create_blocking_streams(&self, names: &[&str], ring_bytes: u64) {
+        for name in names {
+            let slow = json!({ "windowBytes": 1 << 20, "allowBlock": true });
+            let fields = json!({ "ringBytes": ring_bytes, "slowSubscriber": slow });
+            self.create_stream(name, fields).await;
+        }
+    }
+
     /// A client that may have so much unread.
     pub(crate) async fn client(&self, unread_bytes: u64) -> Client {
         let builder = Client::builder(&self.broker.quic.to_string()).ca_pem(self.broker.ca_pem());
